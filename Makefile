@@ -83,7 +83,7 @@ $(STAMPS)/nsq: $(NSQ_MODULE)/go.mod $(NSQ_MODULE)/go.sum | $(STAMPS)/python
 
 # Kafka, for the demo, and for tests and benchmarks of the bridge. Without Java or Maven no stamp is left, as above.
 $(STAMPS)/kafka.fetched: $(KAFKA_POM) | $(STAMPS)/python
-	@if command -v java >/dev/null && command -v mvn >/dev/null; then echo "Kafka 4.1: fetching its jars"; rm -rf $(STAMPS)/kafka; \
+	@if command -v java >/dev/null && command -v mvn >/dev/null; then echo "Kafka 4.3: fetching its jars"; rm -rf $(STAMPS)/kafka; \
 	  $(call fetch_jars,$(KAFKA_POM),$(STAMPS)/kafka); touch $@; \
 	else echo "no java or no mvn: Kafka is not fetched, and what needs it is skipped (srtm bridge)"; fi
 

@@ -17,6 +17,8 @@ def events_kafka(folder: Path, partitions: int, heartbeat_ms: int) -> Iterator[K
     settings = {
         "group.consumer.heartbeat.interval.ms": beat,
         "group.consumer.min.heartbeat.interval.ms": beat,
+        "group.share.heartbeat.interval.ms": beat,
+        "group.share.min.heartbeat.interval.ms": beat,
         # Tests want a broker that is missed soon; here it would be put out where cores are short.
         "broker.session.timeout.ms": "30000",
         "broker.heartbeat.interval.ms": "2000",

@@ -13,10 +13,10 @@ from confluent_kafka import Message
 from srtm.bridge.dead_records import DeadRecord, DeadRecords
 from srtm.bridge.figures import Figures
 from srtm.bridge.file import Route
-from srtm.bridge.headers import headers_of
 from srtm.bridge.kafka_source import NOTHING, KafkaSource, Nothing, Track
 from srtm.bridge.names import nsq_fault
 from srtm.bridge.nsq_sink import MAX_BATCH_BYTES, Batch, Publisher
+from srtm.kafka.headers import headers_of
 
 
 class Limits:

@@ -6,11 +6,11 @@ from typing import Any
 from confluent_kafka import KafkaException, Message
 
 from srtm.bridge.dead_letters import DeadLetters
-from srtm.bridge.headers import headers_of
 from srtm.bridge.kafka_sink import POISON
 from srtm.bridge.runner import DEAD_LETTER, Runner, Stopped
 from srtm.host.backoff import backoff_seconds
 from srtm.kafka.client import told
+from srtm.kafka.headers import headers_of
 
 _MAX_BACKOFF_SECONDS = 5.0
 _MAX = 1000  # on their way

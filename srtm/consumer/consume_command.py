@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from srtm.consumer.batch import Batch, Record
-from srtm.consumer.file import ConsumerTable, GroupFile
-from srtm.consumer.pool_file import PoolFile, read_scaled_file
+from srtm.consumer.file import ConsumerTable
+from srtm.consumer.pool_file import PoolFile
 from srtm.consumer.required import require_client
+from srtm.consumer.scaled_file import ScaledFile, read_scaled_file
+from srtm.consumer.share_file import ShareConsumerTable, ShareFile
 from srtm.options.logs import log_level_option, log_to_stderr
 from srtm.text.errors import UsageError
 
@@ -26,8 +28,8 @@ def consume(file: Path, log_level: str) -> None:
     """Run one consumer of FILE's group or pool, under the controller of `srtm autoscale run`.
 
     The consumer gathers records, passes them to `process` of [consumer], passes the results to the
-    sink, and commits (Kafka) or finishes (NSQ) the records that the sink has taken. It follows the
-    controller, and goes on while there is none.
+    sink, and commits (Kafka), accepts (Kafka's share groups) or finishes (NSQ) the records that the
+    sink has taken. It follows the controller, and goes on while there is none.
 
     SIGTERM ends it after the batch in hand. /ping, /stats and /metrics are at http-address of
     [consumer].
@@ -45,18 +47,19 @@ def consume_file(
     `callback` come before those that the file names. Returns the exit code. Raises SrtmError."""
     path = Path(path)
     file = read_scaled_file(path)
-    if isinstance(file, GroupFile):
+    if not isinstance(file, PoolFile):
         require_client(file, path)
     table = file.consumer
     if table is None:
         if process is None and callback is None:
             raise UsageError(f"{path}: there is no [consumer]; it says what is done with records")
-        table = ConsumerTable(process="given:here")
+        kind = ShareConsumerTable if isinstance(file, ShareFile) else ConsumerTable
+        table = kind(process="given:here")
     return _run(file, table, path, process, callback)
 
 
 def _run(
-    file: GroupFile | PoolFile,
+    file: ScaledFile,
     table: ConsumerTable,
     path: Path,
     process: Callable[[list[Record]], Any] | None,
@@ -90,6 +93,10 @@ def _run(
             from srtm.consumer.pool_runner import PoolRunner
 
             return PoolRunner(file, table, work, figures).run()
+        if isinstance(file, ShareFile):
+            from srtm.consumer.share_runner import ShareRunner  # librdkafka, an extra
+
+            return ShareRunner(file, table, work, figures).run()
         from srtm.consumer.runner import Runner  # librdkafka, an extra
 
         return Runner(file, table, work, figures).run()
@@ -98,7 +105,7 @@ def _run(
             teller.close()
 
 
-def _teller(file: GroupFile | PoolFile, table: ConsumerTable, path: Path) -> "Teller | None":
+def _teller(file: ScaledFile, table: ConsumerTable, path: Path) -> "Teller | None":
     """Who tells a journey how old messages are, where there is one. Raises UsageError."""
     if not table.journey_address:
         return None
@@ -109,7 +116,7 @@ def _teller(file: GroupFile | PoolFile, table: ConsumerTable, path: Path) -> "Te
     if isinstance(file, PoolFile):
         ages = Ages(file.nsq.topic)
         whose = {"topic": file.nsq.topic, "channel": file.nsq.channel}
-    else:
+    else:  # a group, or a share group
         ages = Ages("")
         whose = {"topic": file.group.topic, "group": file.group.id}
     where = f"{path}: journey-token-file of [consumer]"

@@ -32,6 +32,7 @@ class Figures:
     busy_seconds: float = 0.0
     dropped: int = 0
     failed: int = 0
+    buried: int = 0
     fault: str = ""
     phase: Phase = Phase.IDLE
     name: str = ""
@@ -83,4 +84,5 @@ class Figures:
             "busy_seconds": round(self.busy_seconds, 6),
             "dropped_count": self.dropped,
             "failed_count": self.failed,
+            "dead_letter_count": self.buried,
         }

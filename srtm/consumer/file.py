@@ -6,6 +6,7 @@ and all refuse keys that nobody knows.
 
 import re
 import socket
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -27,7 +28,7 @@ from srtm.text.address import Address
 from srtm.text.errors import one_line
 from srtm.text.fields import Duration, ListenAddress
 
-OWN_SETTINGS = {
+OWN_SETTINGS: Mapping[str, str] = {
     "group.id": "it is id of [group]",
     "group.instance.id": "members have names of their own, which are never used again",
     "group.protocol": "it follows from handover of [group]",
@@ -56,7 +57,8 @@ RollingSlo = Annotated[SLO, BeforeValidator(_slo)]
 """an SLO over a window, an hour where the text names none"""
 
 
-def _topic(value: str) -> str:
+def kafka_topic(value: str) -> str:
+    """Raises ValueError for what is no name of a Kafka topic; none at all is left as it is."""
     if value and (not _TOPIC.fullmatch(value) or value in (".", "..")):
         raise ValueError(f"{value!r} is no name of a Kafka topic: 1 to 249 of [a-zA-Z0-9._-]")
     return value
@@ -69,9 +71,14 @@ def _function(value: str) -> str:
 
 
 class KafkaTable(kafka_file.KafkaTable):
-    """`[kafka]` and `[kafka.settings]`, which are librdkafka's."""
+    """`[kafka]` and `[kafka.settings]`, which are librdkafka's.
+
+    group-type: consumer: each partition has one consumer; share: records go to whoever is free
+    """
 
     own_settings = OWN_SETTINGS
+
+    group_type: Literal["consumer", "share"] = "consumer"
 
 
 class ScaledTable(FileTable):
@@ -124,13 +131,13 @@ class GroupTable(ScaledTable):
     lease: Duration = 2.0
     metadata_topic: str = ""
 
-    _is_topic = field_validator("topic", "metadata_topic")(_topic)
+    _is_topic = field_validator("topic", "metadata_topic")(kafka_topic)
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if not 0.5 <= self.lease <= 300:
             raise ValueError("lease must be from 500ms to 5m")
-        _topic(self.metadata)
+        kafka_topic(self.metadata)
         if self.weigh == "bytes" and self.contract is not None:
             raise ValueError(
                 'a contract counts messages: give weigh = "events", or leave contract out'

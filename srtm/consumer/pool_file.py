@@ -4,25 +4,16 @@ It has `[nsq]` where that of a Kafka group has `[kafka]`; the other tables are t
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from srtm.consumer.file import (
-    ConsumerTable,
-    ControllerTable,
-    ExecutorTable,
-    GroupFile,
-    ScaledTable,
-    read_group_file,
-)
+from srtm.consumer.file import ConsumerTable, ControllerTable, ExecutorTable, ScaledTable
 from srtm.http.nsqd import HTTPS
 from srtm.nsq.names import is_ephemeral, is_valid_channel_name, is_valid_topic_name
-from srtm.options.model import FileTable, read_toml
+from srtm.options.model import FileTable
 from srtm.options.nsq import NsqOptions
 from srtm.text.address import Address
-from srtm.text.errors import one_line
 from srtm.text.fields import Duration
 
 
@@ -114,17 +105,3 @@ class PoolFile(FileTable):
     executor: ExecutorTable = Field(default_factory=ExecutorTable)
     controller: PoolControllerTable = Field(default_factory=PoolControllerTable)
     consumer: ConsumerTable | None = None
-
-
-def read_scaled_file(path: Path) -> GroupFile | PoolFile:
-    """The file of a group or of a pool, checked. Raises UsageError: one line, which names the
-    key."""
-    document = read_toml(path)
-    if "nsq" not in document:
-        return read_group_file(path)
-    try:
-        found = PoolFile.model_validate(document)
-    except ValidationError as error:
-        raise one_line(error, str(path)) from None
-    found.nsq.features(f"{path}: [nsq] ")
-    return found

@@ -21,6 +21,7 @@ from srtm.consumer.places import Place
 from srtm.consumer.records import Records
 from srtm.host.clock import NS, monotonic_ns
 from srtm.kafka.client import NOT_THERE, client_settings, told
+from srtm.kafka.headers import headers_of
 from srtm.kafka.place import Note, read_note
 
 log = logging.getLogger("srtm.consumer")
@@ -234,7 +235,7 @@ class Reader(Records):
         self.fault = ""
         if partition is None or offset is None or partition not in self.positions:
             return
-        self._keep(_record(message, partition, offset))
+        self._keep(record_of(message, partition, offset))
 
     def _heard(self, error: KafkaError, partition: int | None, offset: int | None) -> None:
         if error.code() != KafkaError._PARTITION_EOF and error.code() not in NOT_THERE:
@@ -273,17 +274,13 @@ class Reader(Records):
         self.fault = str(error)
 
 
-def _pairs(headers: Any) -> list[tuple[str, str | bytes | None]]:
-    """confluent-kafka types them as they may be given to it; they come as a list."""
-    return list(headers or [])
-
-
-def _record(message: Message, partition: int, offset: int) -> Record:
+def record_of(message: Message, partition: int, offset: int) -> Record:
+    """The record as users get it. partition, offset: of the message, which has both."""
     kind, milliseconds = message.timestamp()
     key, value = message.key(), message.value()
     headers = tuple(
         (name, each.encode() if isinstance(each, str) else each)
-        for name, each in _pairs(message.headers())
+        for name, each in headers_of([message])[0] or ()
     )
     return Record(
         topic=message.topic() or "",

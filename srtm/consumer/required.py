@@ -4,17 +4,31 @@ import importlib.util
 from pathlib import Path
 
 from srtm.consumer.file import GroupFile
+from srtm.consumer.share_file import ShareFile
 from srtm.text.errors import UnavailableError
 
 
-def require_client(file: GroupFile, path: Path) -> None:
+def require_client(file: GroupFile | ShareFile, path: Path) -> None:
     """Kafka's client is there, and takes the settings of the file. Raises UnavailableError,
     UsageError."""
     _require("confluent_kafka", "Kafka's client", "srtm[kafka]")
     from srtm.consumer.log import WORDS
     from srtm.kafka.client import refuse_settings
 
+    if isinstance(file, ShareFile):
+        _require_share_consumer(path)
     refuse_settings(file.kafka, str(path), WORDS)
+
+
+def _require_share_consumer(path: Path) -> None:
+    import confluent_kafka
+
+    if not hasattr(confluent_kafka, "ShareConsumer"):
+        raise UnavailableError(
+            f'{path}: group-type = "share" takes confluent-kafka 2.16 or newer, and '
+            f"{confluent_kafka.__version__} is installed: pip install 'srtm[kafka]'"
+        )
+    _require("kafka", "kafka-python, which asks for the group's lag,", "srtm[kafka]")
 
 
 def require_parquet() -> None:

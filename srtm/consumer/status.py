@@ -20,6 +20,9 @@ METRICS: tuple[Row[Figures], ...] = (
     Row("srtm_consumer_failed_count_total", "counter",
         "Batches that the user's function or the sink refused; they come again.",
         lambda f: f.failed),
+    Row("srtm_consumer_dead_letter_count_total", "counter",
+        "Records of a share group that are dead letters, as they failed too often.",
+        lambda f: f.buried),
     Row("srtm_consumer_partitions", "gauge", "Partitions that it has now.",
         lambda f: len(f.partitions)),
 )  # fmt: skip

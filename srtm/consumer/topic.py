@@ -9,6 +9,7 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from srtm.consumer.file import GroupFile
+from srtm.consumer.share_file import ShareFile
 from srtm.kafka.client import MAKES_NONE, LastFault, away, client_settings, told
 from srtm.text.errors import UnavailableError
 
@@ -45,14 +46,14 @@ def make_topic(file: GroupFile) -> None:
                 *(where, name, policy, name),
             )
         return
-    try:
-        new = NewTopic(name, 1, -1, config=_TOPIC)
-        admin.client.create_topics([new], request_timeout=_ASK_SECONDS)[name].result(_ASK_SECONDS)
-    except KafkaException as error:
-        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise UnavailableError(f"{where}: topic {name}: {told(error)}") from None
-    except TimeoutError:
-        raise UnavailableError(f"{where} does not make topic {name}") from None
+    admin.make(name, _TOPIC)
+
+
+def make_dead_letter_topic(file: ShareFile) -> None:
+    """Make the topic where it is not there. Raises UnavailableError."""
+    admin = _Admin(file)
+    if not admin.has(file.dead_letter_topic):
+        admin.make(file.dead_letter_topic, {})
 
 
 def topic_is_there(file: GroupFile) -> bool:
@@ -60,7 +61,7 @@ def topic_is_there(file: GroupFile) -> bool:
     return _Admin(file).has(file.group.metadata)
 
 
-def require_events(file: GroupFile) -> None:
+def require_events(file: GroupFile | ShareFile) -> None:
     """Raises UnavailableError where there is no topic to consume."""
     topic = file.group.topic
     error = _Admin(file).fault_of(topic)
@@ -70,11 +71,24 @@ def require_events(file: GroupFile) -> None:
 
 
 class _Admin:
-    def __init__(self, file: GroupFile) -> None:
+    def __init__(self, file: GroupFile | ShareFile) -> None:
         self._kafka = file.kafka
         self._last = LastFault()
         settings = client_settings(file.kafka, f"srtm-{file.group.id}", self._last)
         self.client = AdminClient({**settings, **MAKES_NONE})
+
+    def make(self, topic: str, config: dict[str, str]) -> None:
+        """Make a topic of one partition, if nobody else is quicker. Raises UnavailableError."""
+        where = f"Kafka at {self._kafka.bootstrap_servers}"
+        new = NewTopic(topic, 1, -1, config=config)
+        try:
+            made = self.client.create_topics([new], request_timeout=_ASK_SECONDS)
+            made[topic].result(_ASK_SECONDS)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise UnavailableError(f"{where}: topic {topic}: {told(error)}") from None
+        except TimeoutError:
+            raise UnavailableError(f"{where} does not make topic {topic}") from None
 
     def has(self, topic: str) -> bool:
         """Raises UnavailableError."""

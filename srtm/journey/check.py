@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from srtm.consumer.file import GroupFile
-from srtm.consumer.pool_file import PoolFile
+from srtm.consumer.scaled_file import ScaledFile
 from srtm.host.certificates import Renewed
 from srtm.http.access import Access
 from srtm.http.service import distributor_files, service_at
@@ -101,7 +101,7 @@ def _check(journey: Journey, door: Address) -> list[Finding]:
     return found
 
 
-def _slow_batch(file: GroupFile | PoolFile) -> str:
+def _slow_batch(file: ScaledFile) -> str:
     """What there is to say of a full batch, which is done with when all of it is; "" where it is
     quick enough, or nobody says how fast a consumer is."""
     group, table = file.group, file.consumer

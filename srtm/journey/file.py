@@ -8,8 +8,9 @@ from typing import Literal, Self
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from srtm.bridge.file import Route, read_bridge_file
-from srtm.consumer.file import GroupFile, RollingSlo
-from srtm.consumer.pool_file import HttpAddresses, PoolFile, read_scaled_file
+from srtm.consumer.file import RollingSlo
+from srtm.consumer.pool_file import HttpAddresses, PoolFile
+from srtm.consumer.scaled_file import ScaledFile, read_scaled_file
 from srtm.http.nsqd import NsqdDoor
 from srtm.http.service import ClientFiles, distributor_files
 from srtm.limits.slo import SLO
@@ -141,7 +142,7 @@ class Journey:
     channel: str
     group: str
     kafka_topic: str
-    consumers: GroupFile | PoolFile
+    consumers: ScaledFile
     route: Route | None
     nsq: NsqOptions
     lookupd: tuple[str, ...]
@@ -246,7 +247,7 @@ def _made(
     table: JourneyTable,
     where: str,
     channel: str,
-    consumers: GroupFile | PoolFile,
+    consumers: ScaledFile,
     route: Route | None,
     nsq: NsqOptions,
     lookupd: tuple[str, ...],
@@ -257,7 +258,7 @@ def _made(
             f"{where}: nobody says where the gateways of {table.topic} are: give "
             'nsqd-http = ["HOST:4151"], their HTTP addresses'
         )
-    group = consumers.group if isinstance(consumers, GroupFile) else None
+    group = None if isinstance(consumers, PoolFile) else consumers.group
     return Journey(
         table.name,
         table.topic,

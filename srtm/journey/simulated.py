@@ -19,7 +19,7 @@ from srtm.autoscaler.simulator.arrivals import ArrivalModel, arrivals_of
 from srtm.autoscaler.simulator.run import simulate
 from srtm.autoscaler.simulator.setting import Setting
 from srtm.consumer.file import GroupFile
-from srtm.consumer.pool_file import PoolFile
+from srtm.consumer.scaled_file import ScaledFile
 from srtm.limits.bins import Bins, above, added, bins_of, nearest_rank, seconds_of
 from srtm.limits.slo import SLO
 
@@ -34,7 +34,7 @@ class Group:
     """What is known of the consumers. file: its policy, its bounds and its contract are used; mu:
     messages/s of one; shares: of a group's partitions; startup: from a launch to work, seconds"""
 
-    file: GroupFile | PoolFile
+    file: ScaledFile
     mu: float
     shares: Sequence[float]
     rebalance_seconds: float
@@ -78,7 +78,7 @@ def simulated(slo: SLO, rates: Sequence[float], group: Group) -> Simulated:
     )
     warm = rates[-_WARM_SECONDS:]
     seconds = len(warm) + len(rates)
-    is_pool = isinstance(group.file, PoolFile)
+    is_pool = not isinstance(group.file, GroupFile)
     shares = [1.0] if is_pool else group.shares
     arrivals = arrivals_of([*warm, *rates], shares, ArrivalModel.POISSON, setting.seed)
     if is_pool:

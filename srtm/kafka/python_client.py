@@ -20,6 +20,8 @@ _NAMES = {
     "max.partition.fetch.bytes": "max_partition_fetch_bytes",
 }
 """librdkafka's name -> kafka-python's, where more differs than dots and underscores"""
+_REACH = ("sasl.", "security.", "ssl.")
+"""begins of the names of settings without which Kafka may not be reached"""
 
 
 def python_settings(kafka: KafkaTable) -> dict[str, Any]:
@@ -44,6 +46,25 @@ def admin_settings(kafka: KafkaTable) -> dict[str, Any]:
     """`python_settings` without those that an admin client does not know. Raises UsageError."""
     found = python_settings(kafka)
     return {name: each for name, each in found.items() if name in KafkaAdminClient.DEFAULT_CONFIG}
+
+
+def asking_settings(kafka: KafkaTable) -> dict[str, Any]:
+    """The settings of an admin client that asks beside consumers of librdkafka: how Kafka is
+    reached; what says how records are fetched is passed over. Raises UsageError."""
+    found: dict[str, Any] = {
+        "bootstrap_servers": kafka.bootstrap_servers.split(","),
+        "reconnect_backoff_max_ms": 1000,
+    }
+    for name, value in kafka.settings.items():
+        own = _NAMES.get(name, name.replace(".", "_"))
+        if own in KafkaAdminClient.DEFAULT_CONFIG:
+            found[own] = value
+        elif name.startswith(_REACH):
+            raise UsageError(
+                f"[kafka.settings] {name}: kafka-python, which asks for a share group's lag, has "
+                "no such setting"
+            )
+    return found
 
 
 def quiet() -> None:

@@ -1,4 +1,4 @@
-"""A real Kafka 4.1 as one KRaft node on free ports: for the demo, benchmarks and tests."""
+"""A real Kafka 4.3 as one KRaft node on free ports: for the demo, benchmarks and tests."""
 
 import base64
 import os

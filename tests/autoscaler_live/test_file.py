@@ -14,7 +14,9 @@ from srtm.consumer.file import (
     KafkaTable,
     read_group_file,
 )
-from srtm.consumer.pool_file import NsqTable, PoolControllerTable, read_scaled_file
+from srtm.consumer.pool_file import NsqTable, PoolControllerTable
+from srtm.consumer.scaled_file import read_scaled_file
+from srtm.consumer.share_file import ShareConsumerTable
 from srtm.limits.rolling import RollingBudget
 from srtm.limits.slo import SLO
 from srtm.text.errors import UsageError
@@ -175,7 +177,15 @@ def test_the_readme_has_every_key_and_no_other(tmp_path: Path) -> None:
         read_scaled_file(file)
         block += part
     known = set()
-    tables = (KafkaTable, GroupTable, ConsumerTable, ExecutorTable, PoolControllerTable, NsqTable)
+    tables = (
+        KafkaTable,
+        GroupTable,
+        ConsumerTable,
+        ShareConsumerTable,
+        ExecutorTable,
+        PoolControllerTable,
+        NsqTable,
+    )
     for table in tables:
         known |= {name.replace("_", "-") for name in table.model_fields}
     lines = (line.removeprefix("# ") for line in block.splitlines())

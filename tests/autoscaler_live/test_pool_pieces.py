@@ -11,7 +11,8 @@ from srtm.autoscaler.pool.busy import Busy
 from srtm.autoscaler.pool.counters import Counters
 from srtm.autoscaler.pool.sampler import PoolSampler
 from srtm.autoscaler.pool.stats import ChannelSeen, ClientSeen, channel_seen
-from srtm.consumer.pool_file import PoolFile, read_scaled_file
+from srtm.consumer.pool_file import PoolFile
+from srtm.consumer.scaled_file import read_scaled_file
 
 
 def document(**channel: Any) -> dict[str, Any]:
@@ -135,4 +136,4 @@ def test_what_a_sampler_makes_of_two_brokers(tmp_path: Path) -> None:
     sampler._forget("b:1")
     seen = sampler.read()
     assert seen is not None
-    assert seen.brokers == ("a:1",)
+    assert seen.parts == ("a:1",)

@@ -7,7 +7,8 @@ from queue import SimpleQueue
 import pytest
 
 from srtm.autoscaler.pool.brokers import Brokers
-from srtm.consumer.pool_file import NsqTable, read_scaled_file
+from srtm.consumer.pool_file import NsqTable
+from srtm.consumer.scaled_file import read_scaled_file
 from srtm.host.certificates import TlsFiles, client_context
 from srtm.nsq.commands import pub
 from srtm.text.errors import UsageError

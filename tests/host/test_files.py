@@ -14,7 +14,7 @@ from srtm.autoscaler.simulator.workload import read_workload
 from srtm.bridge.file import read_bridge_file
 from srtm.cli.main import cli
 from srtm.consumer.file import read_group_file
-from srtm.consumer.pool_file import read_scaled_file
+from srtm.consumer.scaled_file import read_scaled_file
 from srtm.correlation.result import read_result
 from srtm.correlation.what_if import read_placement
 from srtm.deploy.file import read_plan

@@ -58,17 +58,24 @@ WORKLOADS = (
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """policy: "" where the number of consumers is fixed; plain: consumers without a controller"""
+    """policy: "" where the number of consumers is fixed; handover: `share` for a share group, in
+    which nothing is handed over; plain: consumers without a controller"""
 
     name: str
     policy: str
-    handover: Literal["direct", "assignor", "kip-848"]
+    handover: Literal["direct", "assignor", "kip-848", "share"]
     simulated: Handover
     plain: bool = False
+
+    @property
+    def shares(self) -> bool:
+        """Is it a share group?"""
+        return self.handover == "share"
 
 
 ARMS = (
     Arm("srtm, direct", "srtm", "direct", Handover.DIRECT),
+    Arm("srtm, share group", "srtm", "share", Handover.DIRECT),
     Arm("CLOSER 2, assignor", "closer2", "assignor", Handover.EAGER),
     Arm("linear, kip-848", "linear", "kip-848", Handover.COOPERATIVE),
     Arm("lag threshold (KEDA), kip-848", "keda", "kip-848", Handover.COOPERATIVE),

@@ -4,7 +4,8 @@ Time is compressed to what two cores carry: seconds of the workload are left out
 hand-overs take what they take. Each event waits 1/mu in its consumer, so what is measured is the
 group, not the machine. Latency counts from when an event was to be sent. The simulator is given the
 same arrivals, start-up and hand-over times as the live run learnt them, and what Kafka assigned
-where it is Kafka that assigns; whether it then says the same is judged.
+where it is Kafka that assigns; whether it then says the same is judged. A share group is simulated
+as a pool: its consumers take records in turns.
 """
 
 import subprocess
@@ -27,12 +28,15 @@ from benchmarks.harness.machine import load_average
 from benchmarks.harness.report import Report, number, tabulate
 from benchmarks.harness.session import Session
 from benchmarks.harness.world import child, until
-from srtm.autoscaler.live.choice import make_policy
+from srtm.autoscaler.live.bounds import Within
+from srtm.autoscaler.live.choice import make_policy, make_pool_policy
+from srtm.autoscaler.pool.simulated import simulate_pool
 from srtm.autoscaler.simulator.arrivals import Arrivals
 from srtm.autoscaler.simulator.grouping import Parts
 from srtm.autoscaler.simulator.run import simulate
 from srtm.autoscaler.simulator.setting import Setting
 from srtm.consumer.file import GroupTable
+from srtm.consumer.share_file import ShareTable
 from srtm.http.client import get_json
 from srtm.text.address import free_addresses
 from srtm.text.errors import UnavailableError
@@ -153,6 +157,14 @@ def predict(arm: Arm, workload: Workload, arrivals: Arrivals, live: Outcome) -> 
         initial=1 if arm.policy else workload.fixed(arrivals),
     )
     policy: Any = Fixed(workload.fixed(arrivals))
+    if arm.shares:
+        shared = ShareTable.model_validate(
+            {"topic": TOPIC, "id": "workers", **_group(arm, workload, 1, MOST)}
+        )
+        policy = make_pool_policy(arm.policy, shared, workload.mu)
+        times = np.sort(np.concatenate(arrivals.times))
+        run = simulate_pool(Within(policy, 1, MOST), times, arrivals.seconds, setting, MOST)
+        return Outcome(run.sla_share, run.replica_minutes, run.unserved, live.startup, 0.0)
     if arm.policy:
         group = GroupTable.model_validate(
             {"topic": TOPIC, "id": "workers", **_group(arm, workload, 1, MOST)}
@@ -166,10 +178,9 @@ def predict(arm: Arm, workload: Workload, arrivals: Arrivals, live: Outcome) -> 
 
 def _group(arm: Arm, workload: Workload, least: int, most: int) -> dict[str, Any]:
     target = round(1e3 * workload.slo.target_seconds)
-    return {
+    return ({} if arm.shares else {"handover": arm.handover}) | {
         "slo": f"{workload.slo.percentile}@{target}ms",
         "policy": arm.policy or "linear",
-        "handover": arm.handover,
         "mu": workload.mu,
         "min": least,
         "max": most,
@@ -203,9 +214,10 @@ def play(arm: Arm, workload: Workload, arrivals: Arrivals, folder: Path) -> Outc
             folder,
             server.address,
             _group(arm, workload, least, most),
-            {"batch": _BATCH, "wait": "5ms"},
+            {"batch": _BATCH} | ({} if arm.shares else {"wait": "5ms"}),
             (0.0, each_event),
             {"http-address": address},
+            "share" if arm.shares else "consumer",
         )
         autoscale = (sys.executable, "-m", "srtm", "autoscale")
         stop = (*autoscale, "stop", str(file))  # once its controller has ended
@@ -230,7 +242,7 @@ def play(arm: Arm, workload: Workload, arrivals: Arrivals, folder: Path) -> Outc
         _produce(server.address, arrivals)
         after = stats()
         minutes = (float(after["replica_seconds"]) - before) / 60
-        phases = (float(after["startup_seconds"]), float(after["rebalance_seconds"]))
+        phases = (float(after["startup_seconds"]), float(after.get("rebalance_seconds", 0.0)))
         served = _served(folder, arrivals, workload)
         return Outcome(served[0], minutes, served[1], *phases, tuple(kafkas.seen))
 

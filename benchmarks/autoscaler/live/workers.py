@@ -143,12 +143,14 @@ def write_group(
     consumer: Mapping[str, Any],
     seconds: tuple[float, float],
     controller: Mapping[str, Any] | None = None,
+    kind: str = "consumer",
 ) -> Path:
-    """The file of a group of our consumers. seconds: of work on a batch, and on an event."""
+    """The file of a group of our consumers. seconds: of work on a batch, and on an event; kind: of
+    the group"""
     file = folder / "group.toml"
     worker = command(folder, "ours", *seconds, str(file))
     tables = {
-        "kafka": {"bootstrap-servers": kafka},
+        "kafka": {"bootstrap-servers": kafka, "group-type": kind},
         "group": {"topic": "events", "id": "workers", **group},
         "consumer": {"process": "given:here", **consumer},
         "executor": {"command": list(worker), "log-folder": "logs"},

@@ -47,6 +47,8 @@ def of_both(controller: Controller, running: int) -> dict[str, Any]:
     """What /stats of a group and of a pool have in common. running: consumers that have joined"""
     budget = controller.budget
     return {
+        "state": str(controller.state),
+        "startup_seconds": controller.learnt.startup,
         "starting": sorted(controller.roster.launched),
         "leaving": sorted(controller.roster.leaving),
         "consumers": running,
@@ -66,7 +68,6 @@ def document(controller: Controller, world: KafkaWorld) -> dict[str, Any]:
         "controller": world.name,
         "leader": world.ledger.leader,
         "epoch": world.ledger.epoch,
-        "state": str(controller.state),
         "health": f"NOK - {controller.fault}" if controller.fault else "OK",
         "notes": list(controller.warned.now),
         "leads": float(controller.state not in (State.STANDBY, State.SYNCHRONIZE)),
@@ -74,7 +75,6 @@ def document(controller: Controller, world: KafkaWorld) -> dict[str, Any]:
         "slo": str(controller.group.slo),
         "served": controller.budget.served,
         "late": controller.budget.late,
-        "startup_seconds": controller.learnt.startup,
         "rebalance_seconds": controller.learnt.rebalance,
         "hand_over_p50_seconds": _quantile(stopped, 0.5),
         "hand_over_p99_seconds": _quantile(stopped, 0.99),

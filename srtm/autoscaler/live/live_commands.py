@@ -7,8 +7,8 @@ import click
 from srtm.autoscaler.live.choice import check_policy
 from srtm.cli.looks import count_option, default_count
 from srtm.consumer.file import GroupFile
-from srtm.consumer.pool_file import PoolFile, read_scaled_file
 from srtm.consumer.required import require_client
+from srtm.consumer.scaled_file import ScaledFile, read_scaled_file
 from srtm.options.logs import log_level_option, log_to_stderr
 from srtm.text.errors import Exit, UsageError
 
@@ -40,9 +40,9 @@ def watch(file: Path, names: tuple[str, ...], count: int | None, as_json: bool) 
 
 
 def _watch(
-    parsed: GroupFile | PoolFile, names: tuple[str, ...], file: Path, count: int, as_json: bool
+    parsed: ScaledFile, names: tuple[str, ...], file: Path, count: int, as_json: bool
 ) -> None:
-    if isinstance(parsed, PoolFile):
+    if not isinstance(parsed, GroupFile):
         from srtm.autoscaler.pool.watch import watch_pool
 
         watch_pool(parsed, names, file, count, as_json)
@@ -76,7 +76,7 @@ def run(file: Path, dry_run: bool, log_level: str) -> None:
     raise click.exceptions.Exit(_run(parsed, file))
 
 
-def _refuse_one_port_for_many(parsed: GroupFile | PoolFile, file: Path) -> None:
+def _refuse_one_port_for_many(parsed: ScaledFile, file: Path) -> None:
     """Raises UsageError."""
     table, executor, most = parsed.consumer, parsed.executor, parsed.group.max
     address = table.http_address if table else None
@@ -87,8 +87,8 @@ def _refuse_one_port_for_many(parsed: GroupFile | PoolFile, file: Path) -> None:
         )
 
 
-def _run(parsed: GroupFile | PoolFile, file: Path, dismiss: bool = False) -> int:
-    if isinstance(parsed, PoolFile):
+def _run(parsed: ScaledFile, file: Path, dismiss: bool = False) -> int:
+    if not isinstance(parsed, GroupFile):
         from srtm.autoscaler.pool.service import run_pool
 
         return run_pool(parsed, file, dismiss)
@@ -131,7 +131,7 @@ def explain(file: Path, last: int, as_json: bool) -> None:
     has to run.
     """
     parsed = read_scaled_file(file)
-    if isinstance(parsed, PoolFile):
+    if not isinstance(parsed, GroupFile):
         from srtm.autoscaler.pool.watch import explain_pool
 
         explain_pool(parsed, file, last, as_json)

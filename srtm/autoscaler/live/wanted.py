@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from srtm.consumer.file import GroupFile
-from srtm.consumer.pool_file import PoolFile
+from srtm.consumer.scaled_file import ScaledFile
 from srtm.http.legs import Legs
 from srtm.http.service import service_at
 from srtm.limits.slo import SLO
@@ -17,9 +16,7 @@ log = logging.getLogger("srtm.autoscale")
 class Wanted:
     """slo: replaced by another thread where [consumer] names a journey"""
 
-    def __init__(
-        self, file: GroupFile | PoolFile, path: Path, told: Callable[[], dict[str, Any]]
-    ) -> None:
+    def __init__(self, file: ScaledFile, path: Path, told: Callable[[], dict[str, Any]]) -> None:
         """told: what the journey is told of the consumers (figures.leg_of). Raises UsageError for
         files that cannot be read."""
         self.slo = self._own = file.group.slo

@@ -3,32 +3,15 @@
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from srtm.autoscaler.live.capacity import Capacity
-from srtm.autoscaler.live.monitor import SLOTS, Monitor, Reading, Sample
+from srtm.autoscaler.live.monitor import SLOTS, Monitor, Sample
 from srtm.autoscaler.pool.brokers import Brokers
 from srtm.autoscaler.pool.busy import Busy
 from srtm.autoscaler.pool.counters import Counters
+from srtm.autoscaler.pool.reading import PoolReading
 from srtm.autoscaler.pool.stats import ChannelSeen, ClientSeen
 from srtm.consumer.pool_file import PoolFile
-
-
-@dataclass(frozen=True, slots=True)
-class PoolReading:
-    """reading: one entry for each broker, in the order of `brokers`
-    clients:  consumer -> its FINs; client_ids: as consumers call themselves
-    deferred: messages that are not due yet, or that were requeued with a delay
-    """
-
-    reading: Reading
-    brokers: tuple[str, ...] = ()
-    clients: Mapping[str, int] | None = None
-    client_ids: frozenset[str] = frozenset()
-    waiting: int = 0
-    deferred: int = 0
-    paused: bool = False
-    faults: tuple[str, ...] = ()
 
 
 class PoolSampler:
@@ -118,7 +101,7 @@ class PoolSampler:
             self._learn(reading.at, clients, waiting)
             return PoolReading(
                 reading=reading,
-                brokers=tuple(self._numbers),
+                parts=tuple(self._numbers),
                 clients=clients,
                 client_ids=frozenset(ids),
                 waiting=waiting,

@@ -15,11 +15,12 @@ from srtm.autoscaler.live.learnt import Learnt
 from srtm.autoscaler.live.states import State
 from srtm.autoscaler.live.wanted import Wanted
 from srtm.autoscaler.pool.lock import Lock
-from srtm.autoscaler.pool.sampler import PoolSampler
+from srtm.autoscaler.pool.source import source_of
 from srtm.autoscaler.pool.state import PoolState, state_path
 from srtm.autoscaler.pool.world import PoolWorld
 from srtm.consumer.door import open_door
 from srtm.consumer.pool_file import PoolFile
+from srtm.consumer.share_file import ShareFile
 from srtm.host.clock import NS, boottime_ns
 from srtm.host.stop import Stop
 from srtm.http.metrics import Text
@@ -32,19 +33,14 @@ _TICK_SECONDS = 0.1
 _FIRST_SECONDS = 5.0
 
 
-def pool_key(file: PoolFile) -> str:
-    """One channel of one set of brokers."""
-    nsq = file.nsq
-    return f"nsq:{nsq.topic}/{nsq.channel}@{','.join(sorted((*nsq.lookupd, *nsq.nsqd)))}"
-
-
 class PoolService:
-    def __init__(self, file: PoolFile, path: Path) -> None:
+    def __init__(self, file: PoolFile | ShareFile, path: Path) -> None:
         """Raises SrtmError."""
         self._file = file
         self._path = path
-        self._lock = Lock(pool_key(file))
-        self._sampler = PoolSampler(file)
+        self._source = source_of(file, path)
+        self._lock = Lock(self._source.key)
+        self._sampler = self._source.sampler()
         self._stop = Stop()
         self._began = time.time()
         self._fault = "it has just begun"
@@ -85,7 +81,7 @@ class PoolService:
         """With `dismiss`: have all consumers left?"""
         file = self._file
         state = PoolState(state_path(self._path, file.controller.state_folder))
-        executor = make_executor(file.executor, self._path, pool_key(file))
+        executor = make_executor(file.executor, self._path, self._source.key)
         world = self._world = PoolWorld(
             group=file.group,
             abilities=executor.abilities,
@@ -108,7 +104,7 @@ class PoolService:
         wanted = Wanted(
             file,
             self._path,
-            lambda: leg_of(controller, topic=file.nsq.topic, channel=file.nsq.channel),
+            lambda: leg_of(controller, **self._source.whose),
         )
         if not dismiss:
             wanted.start()
@@ -136,7 +132,7 @@ class PoolService:
             due_ns = max(due_ns + interval_ns, now_ns)
             seen = self._sampler.read()
             if seen is None:
-                fault = "; ".join(self._sampler.faults) or self._nobody()
+                fault = "; ".join(self._sampler.faults) or self._source.nobody
                 if dismiss:
                     raise UnavailableError(f"{fault}: who consumes is not known; nobody was ended")
                 self._tell(fault)
@@ -158,9 +154,6 @@ class PoolService:
             log.warning("%s", fault)
         self._fault = fault
 
-    def _nobody(self) -> str:
-        return f"no nsqd has topic {self._file.nsq.topic} yet"
-
     # --- at the door ------------------------------------------------------------------------------
 
     def fault(self) -> str:
@@ -175,10 +168,9 @@ class PoolService:
         }
 
     def _document(self) -> dict[str, Any]:
-        world, nsq = self._world, self._file.nsq
+        world = self._world
         found: dict[str, Any] = {
-            "topic": nsq.topic,
-            "channel": nsq.channel,
+            **self._source.whose,
             "leads": float(self.controller is not None),
             "health": f"NOK - {self._fault}" if self._fault else "OK",
             "slo": str((self.controller or self._file).group.slo),
@@ -193,10 +185,9 @@ class PoolService:
         }
 
     def metrics(self) -> Text:
-        nsq = self._file.nsq
-        return told(self._document(), f"{nsq.topic}/{nsq.channel}")
+        return told(self._document(), "/".join(self._source.whose.values()))
 
 
-def run_pool(file: PoolFile, path: Path, dismiss: bool = False) -> int:
+def run_pool(file: PoolFile | ShareFile, path: Path, dismiss: bool = False) -> int:
     """The exit code. Raises SrtmError."""
     return PoolService(file, path).run(dismiss)

@@ -7,11 +7,13 @@ from srtm.autoscaler.live.choice import Asked, make_pool_policy, watched
 from srtm.autoscaler.live.learnt import Learnt
 from srtm.autoscaler.live.observe import LiveConsumer, new_mu
 from srtm.autoscaler.live.shown import UNKNOWN_MU, show_decisions, show_looks
-from srtm.autoscaler.pool.sampler import PoolReading, PoolSampler
+from srtm.autoscaler.pool.reading import PoolReading
 from srtm.autoscaler.pool.shares import pool_observation, share_count
+from srtm.autoscaler.pool.source import source_of
 from srtm.autoscaler.pool.state import read_state, state_path
 from srtm.autoscaler.pool.world import PAUSED
 from srtm.consumer.pool_file import PoolFile
+from srtm.consumer.share_file import ShareFile
 from srtm.text.errors import UnavailableError
 
 _FIRST_SECONDS = 5.0
@@ -20,11 +22,12 @@ _FIRST_SECONDS = 5.0
 class PoolWatch:
     """Consumers are whoever subscribes to the channel."""
 
-    def __init__(self, file: PoolFile, names: tuple[str, ...]) -> None:
+    def __init__(self, file: PoolFile | ShareFile, names: tuple[str, ...], where: Path) -> None:
         self._file = file
         group = file.group
         self._asked = Asked(names, group, lambda name, mu: make_pool_policy(name, group, mu))
-        self._sampler = PoolSampler(file)
+        self._source = source_of(file, where)
+        self._sampler = self._source.sampler()
 
     def begin(self) -> None:
         """Raises UnavailableError."""
@@ -32,9 +35,7 @@ class PoolWatch:
         if not self._sampler.wait_first(_FIRST_SECONDS):
             faults = self._sampler.faults
             self.close()
-            raise UnavailableError(
-                faults[0] if faults else f"no nsqd has topic {self._file.nsq.topic}"
-            )
+            raise UnavailableError(faults[0] if faults else self._source.nobody)
         self._sampler.read()
 
     def close(self) -> None:
@@ -82,7 +83,7 @@ class PoolWatch:
                 "time_lag_seconds": round(reading.time_lags[each.id], 3),
                 "fault": faults.get(address, ""),
             }
-            for address, each in zip(seen.brokers, reading.partitions, strict=True)
+            for address, each in zip(seen.parts, reading.partitions, strict=True)
         ]
 
     def _decide(
@@ -99,15 +100,19 @@ class PoolWatch:
 
 
 def watch_pool(
-    file: PoolFile, names: tuple[str, ...], where: Path, count: int, as_json: bool
+    file: PoolFile | ShareFile,
+    names: tuple[str, ...],
+    where: Path,
+    count: int,
+    as_json: bool,
 ) -> None:
     """Print one look an interval; count 0: until it is stopped."""
-    watch = PoolWatch(file, watched(names, file.group, str(where)))
+    watch = PoolWatch(file, watched(names, file.group, str(where)), where)
     watch.begin()
     show_looks(watch, file.group.interval, count, as_json)
 
 
-def explain_pool(file: PoolFile, where: Path, last: int, as_json: bool) -> None:
+def explain_pool(file: PoolFile | ShareFile, where: Path, last: int, as_json: bool) -> None:
     path = state_path(where, file.controller.state_folder)
     if not path.exists():
         raise UnavailableError(f"{path}: not there: no controller has run for this pool yet")

@@ -1,5 +1,5 @@
-"""A pool of an NSQ channel as its controller uses it: whoever is there has a part of the load, so
-nothing is handed over, and nothing has to settle."""
+"""A pool as its controller uses it: whoever is there has a part of the load, so nothing is handed
+over, and nothing has to settle."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -14,10 +14,10 @@ from srtm.autoscaler.live.roster import Roster
 from srtm.autoscaler.live.states import Event
 from srtm.autoscaler.observation import ConsumerState, Observation
 from srtm.autoscaler.policies.registry import SIZES_BY_CONTRACT
-from srtm.autoscaler.pool.sampler import PoolReading
+from srtm.autoscaler.pool.reading import PoolReading
 from srtm.autoscaler.pool.shares import change_of, pool_observation, share_count
 from srtm.autoscaler.pool.state import PoolState
-from srtm.consumer.pool_file import PoolTable
+from srtm.consumer.file import ScaledTable
 from srtm.host.clock import NS
 from srtm.limits.rolling import RollingBudget
 from srtm.limits.slo import SLO
@@ -30,11 +30,11 @@ PAUSED = "the channel is paused: no consumer gets anything"
 @dataclass
 class PoolWorld:
     """mu: of a consumer by its id, as learnt; mean_mu: of one of so many; least_mu: of one at least
-    tells: do consumers tell nsqd which launch they are (client_id)?
+    tells: do consumers tell which launch they are (client_id)?
     seen: the latest reading; None before the first
     """
 
-    group: PoolTable
+    group: ScaledTable
     abilities: Abilities
     state: PoolState
     mu: Callable[[str], float | None]
@@ -43,6 +43,9 @@ class PoolWorld:
     tells: bool = True
     seen: PoolReading | None = None
     consumers: tuple[LiveConsumer, ...] = ()
+    _ran: frozenset[str] = frozenset()
+    _ended: frozenset[str] = frozenset()
+    """of those that this executor ran: Kafka names one that was killed for 45 s"""
 
     def __post_init__(self) -> None:
         self.diary = Diary(self.state.write)
@@ -70,7 +73,7 @@ class PoolWorld:
 
     @property
     def _tells(self) -> bool:
-        """Is a consumer known by what it tells nsqd?"""
+        """Is a consumer known by what it tells its brokers?"""
         return self.tells and not self.abilities.restarts
 
     def take_over(self, roster: Roster) -> None:
@@ -78,6 +81,8 @@ class PoolWorld:
 
     def members(self, fleet: Fleet, roster: Roster) -> Mapping[str, str]:
         ids = self._reading.client_ids
+        self._ran = fleet.running | (self._ran & ids)
+        self._ended = self._ran - fleet.running
         present = frozenset(self._reading.clients or ()) if self.abilities.blind else fleet.running
         if self._tells:  # a process that runs takes a while to connect
             present -= roster.launched.keys() - ids
@@ -105,7 +110,8 @@ class PoolWorld:
         learnt before, or what the file says; and what it serves while it has work, where that is
         more."""
         ours = [LiveConsumer(id_, mu=self.mu(id_)) for id_ in roster.parts]
-        mean = new_mu(ours, self.mean_mu(len(self._reading.clients or ())))
+        gone = len(self._ended & self._reading.client_ids)
+        mean = new_mu(ours, self.mean_mu(len(self._reading.clients or ()) - gone))
         found = mean or self.state.mu or self.group.mu
         least = self.least_mu()
         if found is not None and least is not None:
@@ -119,7 +125,7 @@ class PoolWorld:
         ours = sorted(roster.parts.keys() - roster.launched.keys())
         # The executor knows nothing of these, but they take a part of the load.
         known = roster.parts.keys() | roster.leaving
-        others = sorted(self._reading.client_ids - known) if self._tells else []
+        others = sorted(self._reading.client_ids - known - self._ended) if self._tells else []
         new = self._learn_mu(roster)
         self.consumers = (
             *(LiveConsumer(id_, mu=self.mu(id_) or new) for id_ in ours),
@@ -147,7 +153,7 @@ class PoolWorld:
     def adopt(self, seen: Observation, decision: Decision) -> Decision:
         if self.consumers:
             return decision
-        return replace(decision, reason="the channel has no consumer")
+        return replace(decision, reason="there is no consumer")
 
     def fitted(self, seen: Observation, decision: Decision) -> Decision:
         change = change_of(decision, self.consumers)

@@ -1,0 +1,192 @@
+"""Consumers of a Kafka share group, and the controller that scales them, on a real Kafka."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from srtm.kafka.file import KafkaTable
+from srtm.kafka.share import ShareGroup as Asked
+from srtm.text.errors import UnavailableError
+from tests.support.kafka import Kafka, kafka_in
+from tests.support.servers import Servers, free_port, http, wait_for
+from tests.support.share_groups import SETTINGS, ShareGroup, share_group
+
+Make = Callable[..., ShareGroup]
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    with kafka_in(tmp_path_factory.mktemp("kafka"), **SETTINGS) as found:
+        yield found
+
+
+@pytest.fixture
+def make(kafka: Kafka, servers: Servers) -> Iterator[Make]:
+    made: list[ShareGroup] = []
+
+    def one(topic: str, partitions: int = 2, **tables: dict[str, Any]) -> ShareGroup:
+        made.append(share_group(kafka, servers, topic, partitions, **tables))
+        return made[-1]
+
+    yield one
+    for each in made:
+        each.end()
+
+
+def dead(group: ShareGroup) -> list[tuple[bytes | None, dict[str, bytes]]]:
+    found = group.kafka.records(f"{group.topic}.dead")
+    return [(each.value, each.headers) for each in found]
+
+
+def test_more_consumers_than_partitions_have_each_record_once(make: Make) -> None:
+    group = make("many", partitions=1)
+    consumers = [group.consumer() for _ in range(3)]
+    for _ in range(10):
+        group.produce(100)
+    group.wait_kept()
+    for each in consumers:
+        each.popen.send_signal(signal.SIGTERM)
+        assert each.popen.wait(10) == 0, each.text()
+    assert max(group.ids().values()) == 1
+
+
+def test_a_record_that_fails_holds_up_nobody_and_is_a_dead_letter(make: Make) -> None:
+    group = make("poison", consumer={"process": "poison:handle"})
+    (group.folder / "poison.py").write_text(
+        "import work\n"
+        "def handle(records):\n"
+        "    if any(each.value == b'poison' for each in records):\n"
+        "        raise ValueError('it is poison')\n"
+        "    return work.handle(records)\n"
+    )
+    group.kafka.produce("poison", [b"poison"], keys=[b"k"], headers=[("mine", b"1")])
+    group.produce(500)
+    consumer = group.consumer()
+    group.wait_kept()
+    wait_for(lambda: len(dead(group)) == 1, "it is a dead letter", 30)
+    ((value, headers),) = dead(group)
+    assert (value, headers["mine"], headers["srtm-topic"]) == (b"poison", b"1", b"poison")
+    assert headers["srtm-deliveries"] == b"5"
+    assert consumer.text().count("ValueError: it is poison") == 1, "it is told once"
+    assert max(group.ids().values()) == 1, "what was beside it was not processed twice"
+    assert lag(group) == 0, "it is done with"
+
+
+def lag(group: ShareGroup) -> int | None:
+    """Of all partitions; None while Kafka knows of none."""
+    asked = Asked(
+        KafkaTable(bootstrap_servers=group.kafka.address), f"{group.topic}-workers", group.topic
+    )
+    try:
+        found = asked.lags(range(2))
+    finally:
+        asked.close()
+    return sum(found.values()) if found else None
+
+
+def test_what_the_sink_refuses_comes_again(make: Make) -> None:
+    group = make("again", consumer={"process": "work:fails_once"})
+    group.consumer()
+    group.produce(100)
+    group.wait_kept()
+    assert (group.folder / "failed").exists()
+    assert dead(group) == []
+
+
+@pytest.mark.parametrize("how", ["killed", "frozen"])
+def test_what_a_lost_consumer_held_goes_to_another(make: Make, how: str) -> None:
+    group = make(how)
+    (group.folder / "stall").touch()
+    group.kafka.produce(group.topic, [b"stall"])
+    first = group.consumer()
+    wait_for(lambda: group.stalled() == [first.popen.pid], "it has the record in hand")
+    number = signal.SIGKILL if how == "killed" else signal.SIGSTOP
+    os.kill(first.popen.pid, number)
+    (group.folder / "stall").unlink()
+    group.consumer()
+    wait_for(lambda: group.ids()["stall"] == 1, "another one has it", 30)
+    if how == "frozen":
+        os.kill(first.popen.pid, signal.SIGCONT)
+        gives_up = "nothing of the batch goes to the sink"
+        ends = "a batch takes longer than batch-timeout"  # whichever thread wakes first
+        wait_for(lambda: gives_up in first.text() or ends in first.text(), "it drops the batch")
+    group.produce(50)
+    group.wait_kept()
+    assert group.ids()["stall"] == 1
+
+
+def test_what_comes_while_kafka_is_away_is_not_lost(make: Make) -> None:
+    group = make("away")
+    address = f"127.0.0.1:{free_port()}"
+    group.write(consumer={"http-address": address})
+    group.consumer()
+    group.produce(100)
+    group.wait_kept()
+    with group.kafka.dead():
+        wait_for(lambda: "NOK" in http(address, "/ping")[1], "it says so", 30)
+    group.produce(100)
+    group.wait_kept()
+    wait_for(lambda: http(address, "/ping")[1] == "OK", "all is well", 30)
+
+
+def test_a_controller_replaces_who_dies_and_explains(make: Make) -> None:
+    group = make("replaced", group={"min": 3, "max": 3})
+    controller = group.controller()
+    group.wait_consumers(3)
+    group.produce(300)
+    group.wait_kept()
+    assert max(group.ids().values()) == 1
+    os.kill(group.pids()[0], signal.SIGKILL)
+    group.wait(lambda: "is gone" in controller.text(), "that is noticed")
+    group.produce(200)
+    group.wait_kept()
+    group.wait_consumers(3)
+    stats = group.stats()
+    assert (stats["topic"], stats["group"], stats["health"]) == (
+        "replaced",
+        "replaced-workers",
+        "OK",
+    )
+    assert 'group="replaced/replaced-workers"' in http(group.address, "/metrics")[1]
+    looked = group.command("watch", "--count", "1")
+    assert looked.returncode == 0, looked.stderr
+    assert "replaced/1" in looked.stdout
+    assert "there is no consumer" in group.command("explain").stdout
+    controller.stop(60)
+    assert group.command("stop").returncode == 0
+    assert group.pids() == []
+
+
+def test_scale_in_drains(make: Make) -> None:
+    """Who leaves gives back what it has not begun: nothing waits for the lock, or comes twice."""
+    group = make("drained", group={"min": 3, "max": 3})
+    first = group.controller(EACH="0.01")
+    group.wait_consumers(3)
+    first.stop(60)
+    group.produce(300)
+    group.wait(lambda: len(group.ids()) > 30, "they work")
+    group.write(group={"min": 1, "max": 1})
+    group.controller()
+    group.wait_consumers(1)
+    group.wait_kept()
+    assert set(group.ids().values()) == {1}
+    assert len(group.pids()) == 1
+    wait_for(lambda: lag(group) == 0, "all is finished")
+
+
+def test_what_cannot_work_is_said_in_one_line(make: Make, kafka: Kafka) -> None:
+    group = make("short", consumer={"batch-timeout": "3s"})
+    done = group.consumer()
+    assert done.popen.wait(30) == 2
+    assert "batch-timeout is 3 s, and after 3 s Kafka gives a record to another" in done.text()
+    kafka.delete("short")
+    wait_for(lambda: not kafka.partitions("short"), "it is gone")
+    gone = group.consumer()
+    assert gone.popen.wait(30) == 3
+    assert "has no topic short; create it" in gone.text()
+    asked = Asked(KafkaTable(bootstrap_servers=f"127.0.0.1:{free_port()}"), "g", "t")
+    with pytest.raises(UnavailableError, match="share group g: "):
+        asked.members()
