@@ -38,6 +38,16 @@ class ConsumerSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class Announcement:
+    """Load that somebody knows will come: `rate` events/s of the whole topic, from `begin` to `end`
+    seconds after the observation."""
+
+    begin: float
+    end: float
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """The group at `at` (seconds on the caller's clock).
 
@@ -48,6 +58,7 @@ class Observation:
     staying_seconds:   mean time from arrival to the end of processing of what was served since
                        the previous observation (None: nothing was served)
     served, late:      events served since then, and those of them that missed the SLO's target
+    announced:         what is known of the load of the next hour
     """
 
     at: float
@@ -61,6 +72,7 @@ class Observation:
     staying_seconds: float | None = None
     served: int = 0
     late: int = 0
+    announced: tuple[Announcement, ...] = ()
     owners: dict[int, str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -83,6 +95,17 @@ class Observation:
     def rate(self) -> float:
         """λ of the whole topic, events/s."""
         return math.fsum(p.rate for p in self.partitions)
+
+    def announced_rates(self, intervals: int, interval_seconds: float) -> list[float]:
+        """The highest rate that is announced for a time within each of the next intervals,
+        events/s; 0 where nothing is."""
+        rates = [0.0] * intervals
+        for each in self.announced:
+            first = max(0, math.floor(each.begin / interval_seconds))
+            last = min(float(intervals), each.end / interval_seconds)
+            for place in range(first, math.ceil(last)):
+                rates[place] = max(rates[place], each.rate)
+        return rates
 
     @property
     def lag(self) -> float:

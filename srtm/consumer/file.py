@@ -19,6 +19,7 @@ from pydantic import (
     model_validator,
 )
 
+from srtm.consumer.announced import Announcements
 from srtm.kafka import file as kafka_file
 from srtm.limits.slo import SLO
 from srtm.options.door import HttpDoor
@@ -263,6 +264,7 @@ class GroupFile(FileTable):
     executor: ExecutorTable = Field(default_factory=ExecutorTable)
     controller: ControllerTable = Field(default_factory=ControllerTable)
     consumer: ConsumerTable | None = None
+    announced: Announcements = ()
 
 
 def read_group_file(path: Path) -> GroupFile:

@@ -8,6 +8,7 @@ from typing import Annotated, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from srtm.consumer.announced import Announcements
 from srtm.consumer.file import ConsumerTable, ControllerTable, ExecutorTable, ScaledTable
 from srtm.http.nsqd import HTTPS
 from srtm.nsq.names import is_ephemeral, is_valid_channel_name, is_valid_topic_name
@@ -105,3 +106,4 @@ class PoolFile(FileTable):
     executor: ExecutorTable = Field(default_factory=ExecutorTable)
     controller: PoolControllerTable = Field(default_factory=PoolControllerTable)
     consumer: ConsumerTable | None = None
+    announced: Announcements = ()

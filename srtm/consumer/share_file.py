@@ -9,6 +9,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from srtm.consumer.announced import Announcements
 from srtm.consumer.file import (
     OWN_SETTINGS,
     ConsumerTable,
@@ -79,6 +80,7 @@ class ShareFile(FileTable):
     executor: ExecutorTable = Field(default_factory=ExecutorTable)
     controller: PoolControllerTable = Field(default_factory=PoolControllerTable)
     consumer: ShareConsumerTable | None = None
+    announced: Announcements = ()
 
     @model_validator(mode="after")
     def _apart(self) -> Self:

@@ -7,6 +7,7 @@ import pytest
 from srtm.autoscaler.autoscale_command import autoscale
 from srtm.autoscaler.live.choice import LIVE, check_policy, make_policy, watched
 from srtm.autoscaler.live.states import State
+from srtm.consumer.announced import AnnouncedTable
 from srtm.consumer.file import (
     ConsumerTable,
     ExecutorTable,
@@ -185,9 +186,11 @@ def test_the_readme_has_every_key_and_no_other(tmp_path: Path) -> None:
         ExecutorTable,
         PoolControllerTable,
         NsqTable,
+        AnnouncedTable,
     )
     for table in tables:
-        known |= {name.replace("_", "-") for name in table.model_fields}
+        fields = table.model_fields.items()
+        known |= {field.alias or name.replace("_", "-") for name, field in fields}
     lines = (line.removeprefix("# ") for line in block.splitlines())
     shown = {line.partition(" =")[0] for line in lines if " = " in line}
     assert known == shown | {"settings"}

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from srtm.autoscaler.decision import Handover, Policy
 from srtm.autoscaler.live.bounds import possible
-from srtm.autoscaler.observation import Observation
+from srtm.autoscaler.observation import Announcement, Observation
 from srtm.autoscaler.policies import POLICIES, Settings
 from srtm.autoscaler.policies.registry import SIZES_BY_CONTRACT, meant
 from srtm.autoscaler.policies.srtm import Srtm
@@ -60,18 +60,24 @@ def check_policy(name: str, where: str) -> None:
 
 class Asked:
     """Policies that are asked what they would do, and not followed. make: one of `names`, with the
-    mu of a consumer"""
+    mu of a consumer; announced: load that is known to come"""
 
     def __init__(
-        self, names: tuple[str, ...], group: ScaledTable, make: Callable[[str, float], Policy]
+        self,
+        names: tuple[str, ...],
+        group: ScaledTable,
+        make: Callable[[str, float], Policy],
+        announced: Callable[[], tuple[Announcement, ...]] = tuple,
     ) -> None:
         self._names = names
         self._group = group
         self._make = make
+        self._announced = announced
         self._policies: dict[str, Policy] = {}
 
     def ask(self, seen: Observation) -> dict[str, dict[str, Any]]:
         """What each would do within the group's bounds, as `watch` shows it."""
+        seen = replace(seen, announced=self._announced())
         if not self._policies:
             self._policies = {name: self._make(name, seen.new_mu) for name in self._names}
         found = {}

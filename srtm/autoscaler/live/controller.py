@@ -13,7 +13,7 @@ the next controller finds them as they are.
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from srtm.autoscaler.decision import Action, Decision, Policy
 from srtm.autoscaler.executors.executor import Executor
@@ -28,7 +28,7 @@ from srtm.autoscaler.live.roster import Roster
 from srtm.autoscaler.live.states import Event, State, step
 from srtm.autoscaler.live.warned import Warned
 from srtm.autoscaler.live.world import World
-from srtm.autoscaler.observation import Observation
+from srtm.autoscaler.observation import Announcement, Observation
 from srtm.consumer.file import ScaledTable
 from srtm.host.clock import NS
 from srtm.limits.rolling import RollingBudget
@@ -45,6 +45,7 @@ def utc_now() -> str:
 class Controller:
     """make: a policy for an SLO, once mu is known; wall: for people only
     startup_seconds: how long a launch may take to join
+    announced: load that is known to come
     """
 
     group: ScaledTable
@@ -53,6 +54,7 @@ class Controller:
     make: Callable[[SLO, float], Policy]
     startup_seconds: float
     wall: Callable[[], str] = utc_now
+    announced: Callable[[], tuple[Announcement, ...]] = tuple
     state: State = State.STANDBY
     roster: Roster = field(default_factory=Roster)
     fault: str = ""
@@ -160,6 +162,7 @@ class Controller:
         learnt, managing = self.learnt, self.state is State.MANAGE
         phases = Phases(learnt.startup, learnt.rebalance, learnt.stopped, managing)
         seen, blocked = self.world.observe(reading, self.roster, phases)
+        seen = replace(seen, announced=self.announced())
         self.fault = self._crew.backoff.told(at) or self._crew.fleet.fault
         if blocked:
             self.fault, decision = blocked, Decision(Action.NONE, reason=blocked)

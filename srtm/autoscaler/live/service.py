@@ -8,6 +8,7 @@ from typing import Any
 
 from srtm import __version__
 from srtm.autoscaler.executors.make import make_executor
+from srtm.autoscaler.live.announced import Announced
 from srtm.autoscaler.live.choice import make_policy
 from srtm.autoscaler.live.controller import Controller
 from srtm.autoscaler.live.figures import document, leg_of, metrics
@@ -69,6 +70,7 @@ class Service:
             grace_seconds=table.grace,
         )
         self.controller = Controller(
+            announced=Announced(self._file.announced, self._path).now,
             group=group,
             world=self.world,
             executor=executor,

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from srtm.autoscaler.live.announced import Announced
 from srtm.autoscaler.live.choice import Asked, make_policy, watched
 from srtm.autoscaler.live.explain import read_on
 from srtm.autoscaler.live.learnt import Learnt
@@ -23,9 +24,15 @@ _FIRST_SECONDS = 10.0
 class Watch:
     """One group, looked at once an interval."""
 
-    def __init__(self, file: GroupFile, names: tuple[str, ...]) -> None:
+    def __init__(self, file: GroupFile, names: tuple[str, ...], where: Path) -> None:
+        """Raises UsageError."""
         self._file = file
-        self._asked = Asked(names, file.group, lambda name, mu: make_policy(name, file.group, mu))
+        self._asked = Asked(
+            names,
+            file.group,
+            lambda name, mu: make_policy(name, file.group, mu),
+            Announced(file.announced, where).now,
+        )
         self._probe = Probe(file)
         self._sampler = Sampler(file, self._probe)
         self._words: GroupLog | None = None
@@ -86,6 +93,6 @@ def watch_group(
     file: GroupFile, names: tuple[str, ...], where: Path, count: int, as_json: bool
 ) -> None:
     """Print one look an interval; count 0: until it is stopped."""
-    watch = Watch(file, watched(names, file.group, str(where)))
+    watch = Watch(file, watched(names, file.group, str(where)), where)
     watch.begin()
     show_looks(watch, file.group.interval, count, as_json)

@@ -8,6 +8,7 @@ from typing import Any
 
 from srtm import __version__
 from srtm.autoscaler.executors.make import make_executor
+from srtm.autoscaler.live.announced import Announced
 from srtm.autoscaler.live.choice import make_pool_policy
 from srtm.autoscaler.live.controller import Controller
 from srtm.autoscaler.live.figures import leg_of, of_both, told
@@ -41,6 +42,7 @@ class PoolService:
         self._source = source_of(file, path)
         self._lock = Lock(self._source.key)
         self._sampler = self._source.sampler()
+        self._announced = Announced(file.announced, path)
         self._stop = Stop()
         self._began = time.time()
         self._fault = "it has just begun"
@@ -92,6 +94,7 @@ class PoolService:
             tells=file.consumer is not None,
         )
         controller = self.controller = Controller(
+            announced=self._announced.now,
             group=file.group,
             world=world,
             executor=executor,

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from srtm.autoscaler.live.announced import Announced
 from srtm.autoscaler.live.choice import Asked, make_pool_policy, watched
 from srtm.autoscaler.live.learnt import Learnt
 from srtm.autoscaler.live.observe import LiveConsumer, new_mu
@@ -25,7 +26,12 @@ class PoolWatch:
     def __init__(self, file: PoolFile | ShareFile, names: tuple[str, ...], where: Path) -> None:
         self._file = file
         group = file.group
-        self._asked = Asked(names, group, lambda name, mu: make_pool_policy(name, group, mu))
+        self._asked = Asked(
+            names,
+            group,
+            lambda name, mu: make_pool_policy(name, group, mu),
+            Announced(file.announced, where).now,
+        )
         self._source = source_of(file, where)
         self._sampler = self._source.sampler()
 

@@ -100,7 +100,7 @@ class Srtm:
         outlook = Outlook(
             seen=seen,
             shape=self._shape.paths(horizon),
-            rates=self._forecast.rates(horizon),
+            rates=self._expected(seen, self._forecast.rates(horizon)),
             errors=self._forecast.errors(horizon),
             surges=surges,
             # What is left of the budget makes a surprise less cheap than a usual error.
@@ -116,6 +116,12 @@ class Srtm:
             level=self._level.messages,
         )
         return self._choose(outlook, notes)
+
+    def _expected(self, seen: Observation, rates: Floats) -> Floats:
+        """The forecast, and no less than what is announced."""
+        if not seen.announced:
+            return rates
+        return np.maximum(rates, seen.announced_rates(len(rates), self._seconds))
 
     def _look(self, seen: Observation) -> tuple[str, ...]:
         """Take in what is seen; what cannot be met, or made sense of, is noted."""
