@@ -37,7 +37,7 @@ from srtm.host.clock import NS, boottime_ns, monotonic_ns
 from srtm.host.stop import Stop
 from srtm.kafka.client import LastFault, away, client_settings, told
 from srtm.kafka.share import ShareGroup
-from srtm.text.errors import Exit, UnavailableError, UsageError
+from srtm.text.errors import Exit, SrtmError, UnavailableError, UsageError
 from srtm.text.words import counted
 
 log = logging.getLogger("srtm.consumer")
@@ -85,20 +85,12 @@ class ShareRunner:
         return Exit.OK
 
     def _begin(self) -> None:
+        """Join, which takes Kafka a while, and look meanwhile whether all is as it has to be."""
         file, kafka = self._file, self._file.kafka
         require_events(file)
         group = ShareGroup(kafka, file.group.id, file.group.topic)
         group.members()  # raises where there are no share groups
-        self._limits = group.limits()
-        if self._table.batch_timeout >= self._limits.lock_seconds:
-            raise UsageError(
-                f"batch-timeout is {self._table.batch_timeout:g} s, and after "
-                f"{self._limits.lock_seconds:g} s Kafka gives a record to another consumer: give "
-                "a shorter one, or the group a longer share.record.lock.duration.ms"
-            )
         group.begin_at(file.group.reset)
-        group.close()
-        self._letters = DeadLetters(file, f"{self.name}-dead")
         self._last = LastFault()
         self._consumer = ShareConsumer(
             {
@@ -109,6 +101,19 @@ class ShareRunner:
             }
         )
         self._consumer.subscribe([file.group.topic])
+        try:
+            self._limits = group.limits()
+            if self._table.batch_timeout >= self._limits.lock_seconds:
+                raise UsageError(
+                    f"batch-timeout is {self._table.batch_timeout:g} s, and after "
+                    f"{self._limits.lock_seconds:g} s Kafka gives a record to another consumer: "
+                    "give a shorter one, or the group a longer share.record.lock.duration.ms"
+                )
+            self._letters = DeadLetters(file, f"{self.name}-dead")
+        except SrtmError:
+            self._consumer.close()
+            raise
+        group.close()
 
     # --- a cycle ----------------------------------------------------------------------------------
 

@@ -34,6 +34,12 @@ class Workload:
     slo: SLO
     arrivals: Callable[[int, int], Arrivals]
 
+    @property
+    def share_batch(self) -> int:
+        """Events in hand at most in a share group, where others could take them: a tenth of what is
+        served within the target."""
+        return max(1, int(self.mu * self.slo.target_seconds / 10))
+
     def fixed(self, arrivals: Arrivals) -> int:
         """Consumers that the peak needs."""
         peak = float(arrivals.per_second().sum(axis=0).max())

@@ -5,7 +5,8 @@ hand-overs take what they take. Each event waits 1/mu in its consumer, so what i
 group, not the machine. Latency counts from when an event was to be sent. The simulator is given the
 same arrivals, start-up and hand-over times as the live run learnt them, and what Kafka assigned
 where it is Kafka that assigns; whether it then says the same is judged. A share group is simulated
-as a pool: its consumers take records in turns.
+as a pool: its consumers take records in turns. Its topic has one partition, as Kafka's assignor
+gives consumers whole partitions while there are as many of them, whatever they bring.
 """
 
 import subprocess
@@ -190,7 +191,7 @@ def _group(arm: Arm, workload: Workload, least: int, most: int) -> dict[str, Any
 def play(arm: Arm, workload: Workload, arrivals: Arrivals, folder: Path) -> Outcome:
     """Raises UnavailableError."""
     folder.mkdir(parents=True)
-    count, partitions = workload.fixed(arrivals), len(arrivals.times)
+    count, partitions = workload.fixed(arrivals), 1 if arm.shares else len(arrivals.times)
     each_event = 1 / workload.mu
     log = folder / "run.log"
     with ExitStack() as stack:
@@ -204,7 +205,7 @@ def play(arm: Arm, workload: Workload, arrivals: Arrivals, folder: Path) -> Outc
                 stack.enter_context(child(worker, log, _END_SECONDS))
             until(lambda: kafkas.is_whole(count), "all have joined", _JOIN_SECONDS)
             kafkas.begin()
-            _produce(server.address, arrivals)
+            _produce(server.address, arrivals, partitions)
             served = _served(folder, arrivals, workload)
             minutes = count * arrivals.seconds / 60
             return Outcome(served[0], minutes, served[1], 0.0, 0.0, tuple(kafkas.seen))
@@ -214,7 +215,7 @@ def play(arm: Arm, workload: Workload, arrivals: Arrivals, folder: Path) -> Outc
             folder,
             server.address,
             _group(arm, workload, least, most),
-            {"batch": _BATCH} | ({} if arm.shares else {"wait": "5ms"}),
+            {"batch": workload.share_batch} if arm.shares else {"batch": _BATCH, "wait": "5ms"},
             (0.0, each_event),
             {"http-address": address},
             "share" if arm.shares else "consumer",
@@ -239,7 +240,7 @@ def play(arm: Arm, workload: Workload, arrivals: Arrivals, folder: Path) -> Outc
         until(lambda: stats().get("state") == "sentinel", "nothing is under way", _JOIN_SECONDS)
         kafkas.begin()
         before = float(stats()["replica_seconds"])
-        _produce(server.address, arrivals)
+        _produce(server.address, arrivals, partitions)
         after = stats()
         minutes = (float(after["replica_seconds"]) - before) / 60
         phases = (float(after["startup_seconds"]), float(after.get("rebalance_seconds", 0.0)))
@@ -247,10 +248,10 @@ def play(arm: Arm, workload: Workload, arrivals: Arrivals, folder: Path) -> Outc
         return Outcome(served[0], minutes, served[1], *phases, tuple(kafkas.seen))
 
 
-def _produce(address: str, arrivals: Arrivals) -> None:
-    """Open loop: each event says when it was to be sent."""
+def _produce(address: str, arrivals: Arrivals, count: int) -> None:
+    """Open loop: each event says when it was to be sent. count: partitions of the topic"""
     partitions = np.concatenate(
-        [np.full(len(times), p) for p, times in enumerate(arrivals.times)]
+        [np.full(len(times), p % count) for p, times in enumerate(arrivals.times)]
     ).astype(int)
     times = np.concatenate(arrivals.times)
     order = times.argsort(kind="stable")

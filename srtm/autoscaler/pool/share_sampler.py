@@ -44,6 +44,7 @@ class ShareSampler:
         self._consumer = Consumer({**settings, "group.id": name})
         self._starts: dict[int, int] = {}
         self._rarely_at = -_RARELY_SECONDS
+        self._warned = 0
         self._finished: dict[int, int] = {}
         self._members: Mapping[str, str] = {}
         self._one = Capacity()
@@ -126,7 +127,9 @@ class ShareSampler:
         """Raises UnavailableError."""
         rarely = at - self._rarely_at >= _RARELY_SECONDS
         if rarely:
-            self._starts = self._offsets(self._partitions(), _EARLIEST)
+            partitions = self._partitions()
+            self._starts = self._offsets(partitions, _EARLIEST)
+            self._warn_of_many(len(partitions))
             self._rarely_at = at
         ends = self._offsets(list(self._starts), _LATEST)
         # Asked after the ends: what comes meanwhile would count as finished otherwise.
@@ -142,6 +145,17 @@ class ShareSampler:
             self._learn(at, members, waiting)
             self._members = members
         self._seen.set()
+
+    def _warn_of_many(self, partitions: int) -> None:
+        least = self._file.group.min
+        if partitions > max(least, self._warned):
+            self._warned = partitions
+            log.warning(
+                "topic %s has %d partitions, and min is %d: while consumers are fewer, Kafka gives "
+                "each whole partitions, whatever they bring; a topic of few partitions is shared "
+                "evenly",
+                *(self._topic, partitions, least),
+            )
 
     def _learn(self, at: float, members: Mapping[str, str], waiting: int) -> None:
         """Learn from an equal part of what all have finished. A window in which somebody came or
