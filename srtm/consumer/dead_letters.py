@@ -1,6 +1,6 @@
 """Records of a share group that failed too often, on their way to the dead-letter topic."""
 
-from collections.abc import Sequence
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -12,6 +12,9 @@ from srtm.text.errors import UnavailableError
 
 _SEND_SECONDS = 5.0
 _LOOK_SECONDS = 1.0
+_MOST_BYTES = 100 << 20
+"""The broker and the topic say how large a record may be."""
+_TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD})
 
 
 class DeadLetters:
@@ -29,6 +32,7 @@ class DeadLetters:
                 "acks": "all",
                 "enable.idempotence": True,
                 "message.timeout.ms": round(_SEND_SECONDS * 1e3),
+                "message.max.bytes": _MOST_BYTES,
             }
         )
 
@@ -40,28 +44,33 @@ class DeadLetters:
             return told(error)
         return ""
 
-    def bury(self, records: Sequence[tuple[Message, str]]) -> None:
-        """Return once Kafka has them all. records: each with why it is one. Raises UnavailableError
-        where Kafka does not take them."""
-        failed: list[KafkaError] = []
+    def bury(self, message: Message, reason: str) -> None:
+        """Return once Kafka has it. Of a record that is too large for the topic it has all but the
+        value. Raises UnavailableError where Kafka does not take it."""
+        headers = list(headers_of([message])[0] or [])
+        headers += [(name, value.encode()) for name, value in _where(message, reason)]
+        value = message.value()
+        code = self._send(message.key(), value, headers)
+        if code is not None and code.code() in _TOO_LARGE:
+            headers.append(("srtm-bytes", str(len(value or b"")).encode()))
+            code = self._send(message.key(), None, headers)
+        if code is not None:
+            raise UnavailableError(f"dead letters to topic {self._topic}: {told(code)}")
 
-        def done(error: KafkaError | None, _: Message) -> None:
-            if error is not None:
-                failed.append(error)
-
+    def _send(self, key: Any, value: Any, headers: list[Any]) -> KafkaError | None:
+        """The error, where there is one."""
+        said: list[KafkaError | None] = []
         try:
-            for message, reason in records:
-                headers = list(headers_of([message])[0] or [])
-                headers += [(name, value.encode()) for name, value in _where(message, reason)]
-                self._producer.produce(
-                    self._topic, message.value(), message.key(), headers=headers, on_delivery=done
-                )
-            left = self._producer.flush(2 * _SEND_SECONDS)
-        except (KafkaException, BufferError) as error:
-            raise UnavailableError(f"dead letters to topic {self._topic}: {told(error)}") from None
-        if failed or left:
-            why = told(failed[0]) if failed else "Kafka does not answer"
-            raise UnavailableError(f"dead letters to topic {self._topic}: {why}")
+            self._producer.produce(
+                self._topic, value, key, headers=headers, on_delivery=lambda e, _: said.append(e)
+            )
+            self._producer.flush(2 * _SEND_SECONDS)
+        except KafkaException as error:
+            found: KafkaError = error.args[0]
+            return found
+        except BufferError:
+            return KafkaError(KafkaError._QUEUE_FULL)
+        return said[-1] if said else KafkaError(KafkaError._TIMED_OUT)
 
 
 def _where(message: Message, reason: str) -> list[tuple[str, str]]:

@@ -15,9 +15,13 @@ def require_client(file: GroupFile | ShareFile, path: Path) -> None:
     from srtm.consumer.log import WORDS
     from srtm.kafka.client import refuse_settings
 
-    if isinstance(file, ShareFile):
-        _require_share_consumer(path)
-    refuse_settings(file.kafka, str(path), WORDS)
+    if not isinstance(file, ShareFile):
+        refuse_settings(file.kafka, str(path), WORDS)
+        return
+    _require_share_consumer(path)
+    from confluent_kafka import ShareConsumer
+
+    refuse_settings(file.kafka, str(path), {}, ShareConsumer)
 
 
 def _require_share_consumer(path: Path) -> None:

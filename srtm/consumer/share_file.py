@@ -32,6 +32,7 @@ class ShareKafkaTable(KafkaTable):
         **OWN_SETTINGS,
         "share.acknowledgement.mode": "records are accepted after the sink",
         "max.poll.records": "it is batch of [consumer]",
+        "client.id": "the controller knows consumers by it",
     }
 
     group_type: Literal["share"]

@@ -4,16 +4,19 @@ Nothing is accepted that the sink does not have. A record is its consumer's alon
 lock (30 s as a rule). What a consumer held that died goes to another at once, and what one that is
 frozen holds after the lock; that one drops its batch before the sink. Kafka counts deliveries, and
 gives a record to nobody any more after the group's limit. So a batch that fails is halved until the
-record that fails is alone; it comes again, and at its last delivery it is a dead letter.
+record that fails is alone; it comes again, and once only one delivery is left it is a dead letter.
 """
 
 import logging
 import os
 import random
+import select
 import signal
 import threading
 import uuid
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from confluent_kafka import (
     AcknowledgeType,
@@ -49,6 +52,9 @@ _LOOK_SECONDS = 1.0
 _END_SECONDS = 5.0
 """from the end of the batch in hand to that of the process, where Kafka does not answer"""
 _MOST_BACKOFF_SECONDS = 5.0
+_AGAIN_SECONDS = 0.5
+_TRIES = 8
+"""that fail, with none that does not, after which the sink is taken to be away"""
 _WATCH_SECONDS = 0.05
 
 
@@ -62,8 +68,8 @@ class ShareRunner:
         self.name = os.environ.get(LAUNCH) or f"consumer-{uuid.uuid4().hex[:12]}"
         self._stop = Stop()
         self._ended = threading.Event()
-        self._leaving_ns = 0
-        self._failures = 0
+        self._failures = 0  # polls of which nothing went well, one after the other
+        self._said = ""
         self._asked_ns = self._answered_ns = boottime_ns()
         self._look_ns = 0
 
@@ -72,12 +78,16 @@ class ShareRunner:
         self._stop.heed(signal.SIGTERM, signal.SIGINT)
         self._begin()
         self._figures.member(self.name, [])
-        threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
+        # The handler waits for the main thread, which may wait for Kafka: the watchdog does not.
+        asked, tell = os.pipe()
+        os.set_blocking(tell, False)
+        signal.set_wakeup_fd(tell)
+        watch = threading.Thread(target=self._watch, args=(asked,), name="watchdog", daemon=True)
+        watch.start()
         log.info("%s consumes %s", self.name, self._file.group.topic)
         while not self._stop.asked:
             self._step()
         self._figures.enter(Phase.IDLE)
-        self._leaving_ns = monotonic_ns()
         self._consumer.close()
         self._ended.set()
         self._do.close()
@@ -90,7 +100,7 @@ class ShareRunner:
         require_events(file)
         group = ShareGroup(kafka, file.group.id, file.group.topic)
         group.members()  # raises where there are no share groups
-        group.begin_at(file.group.reset)
+        group.prepare(file.group.reset)
         self._last = LastFault()
         self._consumer = ShareConsumer(
             {
@@ -98,6 +108,7 @@ class ShareRunner:
                 "group.id": file.group.id,
                 "share.acknowledgement.mode": "explicit",
                 "max.poll.records": self._table.batch,
+                **({} if "fetch.wait.max.ms" in kafka.settings else {"fetch.wait.max.ms": 50}),
             }
         )
         self._consumer.subscribe([file.group.topic])
@@ -125,6 +136,9 @@ class ShareRunner:
         except KafkaException as error:
             self._away(error)
             return
+        except IllegalStateException as error:
+            end_process(f"librdkafka does not go on: {error}; what it held comes again")
+            return
         records = []
         for message in found:
             fault = message.error()
@@ -132,96 +146,109 @@ class ShareRunner:
                 records.append(message)
             else:
                 self._figures.fault = told(fault)
-        if not records:
-            if not found and not self._failures:
-                self._figures.fault = self._silence()
+        if records:
+            # They may have been acquired since the poll before, but not before its answers.
+            self._work(records, max(before, self._answered_ns))
+        elif not found and not self._failures:
+            self._figures.fault = self._silence()
+        self._figures.enter(Phase.IDLE)
+
+    def _work(self, records: list[Message], since_ns: int) -> None:
+        """Work off what one poll has brought. A batch that fails is halved, and its halves come
+        after all others: what is well is not held up. Where nothing is, the sink is away: the rest
+        is given back, and waited for with nothing in hand. What has come for the last time is
+        never given back: Kafka would drop it."""
+        last = [each for each in records if _deliveries(each) >= self._limits.deliveries]
+        others = [each for each in records if _deliveries(each) < self._limits.deliveries]
+        waiting = deque([[each] for each in last])
+        waiting += _parts(others, self._table.batch)
+        fine = failed = 0
+        while waiting:
+            lapsed = boottime_ns() - since_ns > self._limits.lock_seconds * NS / 2
+            away = not fine and failed >= _TRIES
+            part = waiting.popleft()
+            is_last = _deliveries(part[0]) >= self._limits.deliveries
+            if not is_last and (self._stop.asked or away or (lapsed and fine + failed)):
+                rest = [each for one in (part, *waiting) for each in one]
+                self._answer(rest, AcknowledgeType.RELEASE)
+                break
+            error = self._try(part, since_ns)
+            if error is None:
+                fine += 1
+                continue
+            self._tell(part, error)
+            if len(part) > 1:
+                failed += 1
+                half = len(part) // 2
+                waiting += (part[:half], part[half:])
+            elif _deliveries(part[0]) < self._limits.deliveries - 1:
+                failed += 1
+                self._answer(part, AcknowledgeType.RELEASE)
+            elif not self._bury(part[0], f"{type(error).__name__}: {error}", since_ns):
+                failed += 1
+        if fine:
+            self._failures = 0
+        elif failed:
+            wait = backoff_seconds(self._failures, random.random(), _MOST_BACKOFF_SECONDS)
+            self._failures += 1
             self._figures.enter(Phase.IDLE)
-            return
-        # What has come may have been acquired since the poll before, but not before its answers.
-        since_ns = max(before, self._answered_ns)
-        for first in range(0, len(records), self._table.batch):
-            chunk = records[first : first + self._table.batch]
-            if self._stop.asked:
-                self._answer(chunk, AcknowledgeType.RELEASE)
-            else:
-                self._take(chunk, since_ns)
+            self._stop.wait(wait)
 
-    def _take(self, chunk: list[Message], since_ns: int) -> None:
-        left = []
-        for each in chunk:
-            count = each.delivery_count() or 0
-            if count < self._limits.deliveries:
-                left.append(each)
-            else:
-                self._bury(each, f"it came {count} times, and was never finished")
-        if left:
-            self._try(left, since_ns)
-
-    def _try(self, chunk: list[Message], since_ns: int) -> None:
-        """Accept the chunk once the sink has it; where it fails, try its halves."""
+    def _try(self, part: list[Message], since_ns: int) -> Exception | None:
+        """Accept the records once the sink has them; otherwise the error, and nothing is
+        answered."""
 
         def check() -> None:
             if boottime_ns() - since_ns >= self._limits.lock_seconds * NS:
                 raise LeaseLost("the group's lock has passed: Kafka gives the records to others")
 
         begun = monotonic_ns()
-        records = tuple(_record(each) for each in chunk)
-        failed = None
+        records = tuple(_record(each) for each in part)
         # A share group fences nobody, so all tokens are alike.
+        tokens = {each.partition: 0 for each in records}
         try:
             check()
-            self._do(Batch(records, {each.partition: 0 for each in records}, check))
+            self._do(Batch(records, tokens, check))
         except LeaseLost as lost:
             log.warning("%s: nothing of the batch goes to the sink", lost)
             self._figures.dropped += 1
-            self._answer(chunk, AcknowledgeType.RELEASE)
-            return
+            self._answer(part, AcknowledgeType.RELEASE)
+            return None
         except Exception as error:
-            failed = error
-        if failed is not None:
-            self._failed(chunk, since_ns, failed)
-            return
-        self._answer(chunk, AcknowledgeType.ACCEPT)
-        self._failures = 0
+            return error
+        self._figures.fault = ""
+        self._answer(part, AcknowledgeType.ACCEPT)
         self._figures.served(records, (monotonic_ns() - begun) / NS)
+        return None
 
-    def _failed(self, chunk: list[Message], since_ns: int, error: Exception) -> None:
+    def _tell(self, part: list[Message], error: Exception) -> None:
         fault = f"{type(error).__name__}: {error}"
-        if fault != self._figures.fault:
-            log.error("a batch of %s has failed", counted(len(chunk), "record"), exc_info=error)
-        self._figures.enter(Phase.IDLE)
+        if fault != self._said:
+            log.error("a batch of %s has failed", counted(len(part), "record"), exc_info=error)
+        self._said = self._figures.fault = fault
         self._figures.failed += 1
-        self._figures.fault = fault
-        if len(chunk) == 1:
-            # Several that fail one after the other are no fault of theirs: the sink is away.
-            wait = backoff_seconds(self._failures, random.random(), _MOST_BACKOFF_SECONDS)
-            self._failures += 1
-            self._stop.wait(wait)
-            self._answer(chunk, AcknowledgeType.RELEASE)
-            return
-        half = len(chunk) // 2
-        for part in (chunk[:half], chunk[half:]):
-            if self._stop.asked:
-                self._answer(part, AcknowledgeType.RELEASE)
-            else:
-                self._try(part, since_ns)
 
-    def _bury(self, message: Message, reason: str) -> None:
-        """Reject a record once it is a dead letter; Kafka would drop it otherwise."""
+    def _bury(self, message: Message, reason: str, since_ns: int) -> bool:
+        """Reject a record once it is a dead letter; is it one? Where that cannot be, it comes once
+        more, and the last time it is tried as long as the record is ours: Kafka drops it then."""
         where = f"{message.topic()}/{message.partition()} at offset {message.offset()}"
-        for attempt in range(1000):
+        is_last = _deliveries(message) >= self._limits.deliveries
+        ends_ns = since_ns + self._limits.lock_seconds * NS
+        self._figures.enter(Phase.COMMIT)
+        while True:
             try:
-                self._letters.bury([(message, reason)])
+                self._letters.bury(message, reason)
             except UnavailableError as error:
                 self._figures.fault = str(error)
+                if is_last and boottime_ns() < ends_ns and not self._stop.wait(_AGAIN_SECONDS):
+                    continue
                 log.error("%s: %s: %s", where, reason, error)
-                if self._stop.wait(backoff_seconds(attempt, random.random(), 1.0)):
-                    return
-            else:
-                log.error("%s is a dead letter: %s", where, reason)
-                self._figures.buried += 1
-                self._answer([message], AcknowledgeType.REJECT)
-                return
+                self._answer([message], AcknowledgeType.RELEASE)
+                return False
+            log.error("%s is a dead letter: %s", where, reason)
+            self._figures.buried += 1
+            self._answer([message], AcknowledgeType.REJECT)
+            return True
 
     def _answer(self, chunk: Sequence[Message], kind: AcknowledgeType) -> None:
         """Tell Kafka what became of the records. What it does not hear comes again."""
@@ -266,12 +293,33 @@ class ShareRunner:
 
     # --- bounds -----------------------------------------------------------------------------------
 
-    def _watch(self) -> None:
+    def _watch(self, asked: int) -> None:
+        """asked: a file that has something to read once the process is to end"""
+        idle_since_ns = 0
         while not self._ended.wait(_WATCH_SECONDS):
-            if self._figures.in_batch_seconds > self._table.batch_timeout:
+            in_batch = self._figures.in_batch_seconds
+            if in_batch > self._table.batch_timeout:
                 end_process(f"a batch takes longer than batch-timeout ({self._figures.phase})")
-            if self._leaving_ns and monotonic_ns() - self._leaving_ns > _END_SECONDS * NS:
+            if in_batch or not select.select([asked], [], [], 0)[0]:
+                idle_since_ns = 0
+                continue
+            idle_since_ns = idle_since_ns or monotonic_ns()
+            if monotonic_ns() - idle_since_ns > _END_SECONDS * NS:
                 end_process("Kafka does not answer: what was not accepted comes again", Exit.OK)
+
+
+def _parts(records: Sequence[Message], batch: int) -> Iterator[list[Message]]:
+    """Batches of records that have come equally often, the fewest times first. What was given back,
+    or whose consumer died, comes in smaller ones and then alone: one of them may be at fault."""
+    ranked = sorted(records, key=_deliveries)
+    for count, same in groupby(ranked, _deliveries):
+        found = list(same)
+        size = batch if count < 2 else max(1, batch // 8) if count < 3 else 1
+        yield from (found[first : first + size] for first in range(0, len(found), size))
+
+
+def _deliveries(message: Message) -> int:
+    return message.delivery_count() or 0
 
 
 def _record(message: Message) -> Record:

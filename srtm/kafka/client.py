@@ -33,13 +33,15 @@ def client_settings(kafka: KafkaTable, client_id: str, error_cb: Any = None) -> 
     }
 
 
-def refuse_settings(kafka: KafkaTable, where: str, producer: Mapping[str, Any]) -> None:
+def refuse_settings(
+    kafka: KafkaTable, where: str, producer: Mapping[str, Any], consumer: Any = Consumer
+) -> None:
     """Raises UsageError where librdkafka would not take them. producer: those that the program
-    gives its own one."""
+    gives its own one; consumer: the kind that it has"""
     settings = client_settings(kafka, "check")
     try:
         Producer({**settings, **producer})
-        Consumer({**settings, "group.id": "check"}).close()
+        consumer({**settings, "group.id": "check"}).close()
     except KafkaException as error:
         raise UsageError(f"{where}: [kafka.settings]: {error.args[0].str()}") from None
     except (TypeError, ValueError) as error:

@@ -57,9 +57,11 @@ def asking_settings(kafka: KafkaTable) -> dict[str, Any]:
     }
     for name, value in kafka.settings.items():
         own = _NAMES.get(name, name.replace(".", "_"))
+        if not name.startswith(_REACH):
+            continue
         if own in KafkaAdminClient.DEFAULT_CONFIG:
             found[own] = value
-        elif name.startswith(_REACH):
+        else:
             raise UsageError(
                 f"[kafka.settings] {name}: kafka-python, which asks for a share group's lag, has "
                 "no such setting"

@@ -24,15 +24,16 @@ from srtm.host.clock import NS, monotonic_ns
 from srtm.kafka import messages
 from srtm.kafka.file import KafkaTable
 from srtm.kafka.python_client import asking_settings, quiet
-from srtm.text.errors import UnavailableError
+from srtm.text.errors import UnavailableError, UsageError
 
 Found = TypeVar("Found")
 
-_ASK_MS = 5_000
+_ASK_MS = 3_000
 _SOON = (CoordinatorLoadInProgressError, CoordinatorNotAvailableError, NotCoordinatorError)
 """A Kafka that has just started, or a group that moves to another broker, answers so."""
 _SOON_SECONDS, _AGAIN_SECONDS = 10.0, 0.1
-RESET = "share.auto.offset.reset"
+_RESET = "share.auto.offset.reset"
+_ISOLATION = "share.isolation.level"
 _LOCK = "share.record.lock.duration.ms"
 _DELIVERIES = "share.delivery.count.limit"
 _UNKNOWN = -1
@@ -116,12 +117,15 @@ class ShareGroup:
 
         return Limits(of(_LOCK) / 1000, of(_DELIVERIES))
 
-    def begin_at(self, reset: str) -> None:
-        """Let the group begin with the earliest or the latest record of a partition that it does
-        not know: Kafka keeps that with the group, not with its consumers."""
+    def prepare(self, reset: str) -> None:
+        """What Kafka keeps with the group and not with its consumers: it is to begin with the
+        earliest or the latest record of a partition that it does not know, and to pass over records
+        of transactions that were aborted."""
+        wanted = {_RESET: reset, _ISOLATION: "read_committed"}
         resource = ConfigResource(ConfigResourceType.GROUP, self._group)
-        if self._ask(lambda admin: _values(admin, resource)).get(RESET) != reset:
-            resource.configs = {RESET: reset}
+        has = self._ask(lambda admin: _values(admin, resource))
+        if any(has.get(name) != value for name, value in wanted.items()):
+            resource.configs = wanted
             self._ask(lambda admin: admin.alter_configs([resource]))
 
     def close(self) -> None:
@@ -149,6 +153,8 @@ class ShareGroup:
                 if self._admin is None:
                     self._admin = KafkaAdminClient(**self._settings)
                 return question(self._admin)
+            except (AssertionError, TypeError, ValueError) as error:
+                raise UsageError(f"[kafka.settings]: kafka-python: {error}") from None
             except (KafkaError, OSError) as error:
                 self.close()  # the group may have another coordinator by now
                 if not isinstance(error, _SOON) or monotonic_ns() > until_ns:

@@ -1,11 +1,13 @@
 """Consumers of a Kafka share group, and the controller that scales them, on a real Kafka."""
 
+import json
 import os
 import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from srtm.kafka.file import KafkaTable
 from srtm.kafka.share import ShareGroup as Asked
@@ -53,15 +55,26 @@ def test_more_consumers_than_partitions_have_each_record_once(make: Make) -> Non
     assert max(group.ids().values()) == 1
 
 
+POISON = (
+    "import os, work\n"
+    "def handle(records):\n"
+    "    if any((each.value or b'').startswith(b'poison') for each in records):\n"
+    "        raise ValueError('it is poison')\n"
+    "    if any(each.value == b'killer' for each in records):\n"
+    "        os._exit(9)\n"
+    "    return work.handle(records)\n"
+)
+
+
+def poisoned(make: Make, topic: str, **tables: dict[str, Any]) -> ShareGroup:
+    """A group whose consumers fail at records that begin with poison, and die of killers."""
+    group = make(topic, **{"consumer": {"process": "poison:handle"}, **tables})
+    (group.folder / "poison.py").write_text(POISON)
+    return group
+
+
 def test_a_record_that_fails_holds_up_nobody_and_is_a_dead_letter(make: Make) -> None:
-    group = make("poison", consumer={"process": "poison:handle"})
-    (group.folder / "poison.py").write_text(
-        "import work\n"
-        "def handle(records):\n"
-        "    if any(each.value == b'poison' for each in records):\n"
-        "        raise ValueError('it is poison')\n"
-        "    return work.handle(records)\n"
-    )
+    group = poisoned(make, "poison")
     group.kafka.produce("poison", [b"poison"], keys=[b"k"], headers=[("mine", b"1")])
     group.produce(500)
     consumer = group.consumer()
@@ -69,10 +82,112 @@ def test_a_record_that_fails_holds_up_nobody_and_is_a_dead_letter(make: Make) ->
     wait_for(lambda: len(dead(group)) == 1, "it is a dead letter", 30)
     ((value, headers),) = dead(group)
     assert (value, headers["mine"], headers["srtm-topic"]) == (b"poison", b"1", b"poison")
-    assert headers["srtm-deliveries"] == b"5"
-    assert consumer.text().count("ValueError: it is poison") == 1, "it is told once"
+    assert (headers["srtm-deliveries"], headers["srtm-reason"]) == (
+        b"4",
+        b"ValueError: it is poison",
+    )
+    assert consumer.text().count("Traceback") == 1, "it is told once"
     assert max(group.ids().values()) == 1, "what was beside it was not processed twice"
-    assert lag(group) == 0, "it is done with"
+    wait_for(lambda: lag(group) == 0, "it is done with")
+
+
+def test_many_that_fail_together_hold_up_nobody(make: Make) -> None:
+    group = poisoned(make, "herd", consumer={"process": "poison:handle", "batch": 500})
+    group.kafka.produce("herd", [b"poison %d" % n for n in range(20)])
+    group.produce(400)
+    group.consumer()
+    group.wait_kept(30)
+    group.wait(lambda: len(dead(group)) == 20, "the others are dead letters", 60)
+    assert all((value or b"").startswith(b"poison") for value, _ in dead(group))
+
+
+def test_a_record_that_kills_takes_nobody_along(make: Make) -> None:
+    group = poisoned(make, "killer")
+    group.kafka.produce("killer", [b"killer"])
+    group.produce(60)
+    for _ in range(12):
+        consumer = group.consumer()
+        wait_for(
+            lambda each=consumer: not each.alive or len(group.ids()) >= group.sent, "all or death"
+        )
+        if consumer.alive:
+            break
+    group.wait_kept()
+    assert dead(group) == []
+
+
+def test_a_big_batch_of_a_slow_function_makes_no_dead_letters(make: Make) -> None:
+    """All of it comes at once, and takes longer than the lock."""
+    group = make("slow", partitions=1)
+    group.produce(1500)
+    for _ in range(2):
+        group.consumer(EACH="0.005")
+    group.wait_kept(120)
+    assert dead(group) == []
+
+
+def test_what_is_too_large_for_the_dead_letters_is_named_there(make: Make) -> None:
+    group = poisoned(make, "large")
+    group.kafka.create("large.dead", 1, max_message_bytes="5000")
+    group.kafka.produce("large", [b"poison" + b"x" * 20_000])
+    group.produce(50)
+    group.consumer()
+    group.wait_kept()
+    wait_for(lambda: len(dead(group)) == 1, "it is a dead letter", 30)
+    ((value, headers),) = dead(group)
+    assert (value, headers["srtm-bytes"], headers["srtm-topic"]) == (None, b"20006", b"large")
+
+
+def test_aborted_records_do_not_come(make: Make, kafka: Kafka) -> None:
+    group = make("aborted")
+    producer = Producer({"bootstrap.servers": kafka.address, "transactional.id": "t"})
+    producer.init_transactions(30)
+    for end in (producer.abort_transaction, producer.commit_transaction):
+        producer.begin_transaction()
+        for number in range(20):
+            producer.produce("aborted", b"%d" % (number if end == producer.commit_transaction
+                                                 else 1000 + number))  # fmt: skip
+        producer.flush(30)
+        end(30)
+    group.consumer()
+    group.sent = 20
+    group.wait_kept()
+    assert set(group.ids()) == {str(n) for n in range(20)}
+
+
+def test_sigterm_ends_it_while_kafka_answers_nobody(make: Make) -> None:
+    group = make("frozen-kafka", partitions=1)
+    group.produce(2000)
+    consumer = group.consumer(EACH="0.005")
+    group.wait(lambda: len(group.ids()) > 20, "it works")
+    with group.kafka.frozen():
+        consumer.popen.send_signal(signal.SIGTERM)
+        assert consumer.popen.wait(30) == 0, consumer.text()
+    group.consumer()
+    group.wait_kept()
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ({"isolation.level": "read_committed"}, "not applicable for share consumer"),
+        ({"session.timeout.ms": 10000}, "not supported"),
+        ({"client.id": "me"}, "client.id cannot be set: the controller knows consumers by it"),
+    ],
+)
+def test_a_setting_that_it_cannot_have_is_refused(
+    make: Make, setting: dict[str, Any], said: str
+) -> None:
+    group = make("settings-" + next(iter(setting)).replace(".", "-"))
+    ((name, value),) = setting.items()
+    text = group.file.read_text()
+    table = f"[kafka.settings]\n{json.dumps(name)} = {json.dumps(value)}\n[group]"
+    group.file.write_text(text.replace("[group]", table))
+    consumer = group.consumer()
+    assert consumer.popen.wait(30) == 2, consumer.text()
+    assert said in consumer.text()
+    assert "Traceback" not in consumer.text()
+    assert group.command("run").returncode == 2
 
 
 def lag(group: ShareGroup) -> int | None:

@@ -18,11 +18,11 @@ from srtm.consumer.share_file import ShareFile
 from srtm.host.clock import NS, monotonic_ns
 from srtm.kafka.client import LastFault, away, client_settings
 from srtm.kafka.share import ShareGroup
-from srtm.text.errors import UnavailableError
+from srtm.text.errors import SrtmError, UnavailableError
 
 log = logging.getLogger("srtm.autoscale")
 
-_ASK_SECONDS = 5.0
+_ASK_SECONDS = 3.0
 _RARELY_SECONDS = 5.0
 """between two looks at what changes rarely: the number of partitions, and their oldest records"""
 _LATEST, _EARLIEST = -1, -2
@@ -109,13 +109,14 @@ class ShareSampler:
             fault = ""
             try:
                 self._look(begun / NS)
-            except UnavailableError as error:
+            except SrtmError as error:
                 fault = str(error)
                 if fault != self._fault:
                     log.warning("%s", error)
             except Exception as error:
-                log.exception("the share group cannot be read")
                 fault = f"the share group cannot be read: {error}"
+                if fault != self._fault:
+                    log.exception("the share group cannot be read")
             if self._fault and not fault:
                 log.info("Kafka answers again")
             self._fault = fault
@@ -135,8 +136,9 @@ class ShareSampler:
         # Asked after the ends: what comes meanwhile would count as finished otherwise.
         lags = self._group.lags(ends)
         for partition, lag in lags.items():
-            finished = max(ends[partition] - lag, self._finished.get(partition, 0))
-            self._finished[partition] = min(finished, ends[partition])
+            before = self._finished.get(partition, 0)
+            before = before if before <= ends[partition] else 0  # the topic was made anew
+            self._finished[partition] = max(ends[partition] - lag, before, 0)
         members = self._group.members()
         with self._lock:
             known = {p: self._finished[p] for p in lags}
