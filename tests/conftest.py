@@ -67,6 +67,7 @@ LONGEST = (
     "migration/test_live",
     "distributor/test_capacity_command",
     "compat/test_go_nsq",
+    "autoscaler_live/test_share",
     "autoscaler_live/test_outage",
     "demo/test_demo",
     "gateway/test_shares",
