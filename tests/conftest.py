@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _CI = bool(os.environ.get("CI"))
 _WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
 _WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
+KAFKA_LINES = 60
+"""of Kafka's log that a failed test shows"""
 
 # In CI a property tries the same cases each time: one that fails there fails for everybody, and a
 # run that passes proves what the one before proved. At home it goes on looking, and keeps what it
@@ -157,9 +159,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """What is missing is a skip at home and a failure in CI, but for what its kernel cannot do."""
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What is missing is a skip at home and a failure in CI, but for what its kernel cannot do.
+    A test that fails shows the end of its Kafka's log."""
     report = yield
+    used = getattr(item, "funcargs", {}).get("kafka")
+    if report.failed and used is not None:
+        lines = used.server.log.read_text(errors="replace").splitlines()
+        report.sections.append(("the end of Kafka's log", "\n".join(lines[-KAFKA_LINES:])))
     skipped = (
         report.skipped and not hasattr(report, "wasxfail") and isinstance(report.longrepr, tuple)
     )

@@ -123,11 +123,16 @@ class Deliveries:
     def unanswered(self) -> str:
         """What to tell people when Kafka reports nothing for too long: its producer waits for it
         without a word. "" when it does."""
-        silent = self._figures.in_flight > 0 and self.now - self._heard > _SILENT_SECONDS
-        return self._sink.away() if silent else ""
+        return self._sink.away() if self._is_silent else ""
+
+    @property
+    def _is_silent(self) -> bool:
+        return self._figures.in_flight > 0 and self.now - self._heard > _SILENT_SECONDS
 
     def tick(self) -> None:
         """Another producer or other batches, where that is needed."""
+        if self._is_silent:
+            self._sink.look()
         if self._sink.fatal:
             self._sink.renew(self._sink.fatal)
         self.letters.renew()

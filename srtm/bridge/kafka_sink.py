@@ -11,6 +11,7 @@ from confluent_kafka.admin._resource import ResourceType
 
 from srtm.bridge.file import KafkaTable
 from srtm.kafka.client import LastFault, away, client_settings
+from srtm.kafka.cut_off import CUT_OFF, CutOff
 
 log = logging.getLogger("srtm.bridge")
 
@@ -76,6 +77,7 @@ class KafkaSink:
         }
         if alone:
             self._settings["batch.num.messages"] = 1
+        self._cut_off = CutOff(self._settings)
         self._producer = Producer(self._settings)
         self.produce = self._producer.produce
         self.poll = self._producer.poll
@@ -102,6 +104,11 @@ class KafkaSink:
         if error.fatal():
             self.fatal = error.str()
         self._last(error)
+
+    def look(self) -> None:
+        """Call it while Kafka is silent. A producer that is cut off is of no use any more."""
+        if self._cut_off.look(self._producer):
+            self.fatal = CUT_OFF
 
     def reached(self) -> str:
         """Why Kafka cannot be asked; "" when it can."""

@@ -24,6 +24,7 @@ from srtm.bridge.figures import Figures
 from srtm.bridge.file import KafkaTable, Route
 from srtm.bridge.names import glob
 from srtm.kafka.client import NOT_THERE, LastFault, away, client_settings, told
+from srtm.kafka.cut_off import CUT_OFF, CutOff
 from srtm.kafka.place import Note, read_note
 from srtm.kafka.topic_ids import TopicIds
 
@@ -138,7 +139,9 @@ class KafkaSource:
         self._figures = figures
         self._drained = drained
         self._ids = TopicIds(kafka, f"{bridge}-{route.name}")
-        self._consumer = Consumer(_settings(kafka, route, bridge) | {"error_cb": self._failed})
+        settings = _settings(kafka, route, bridge)
+        self._cut_off = CutOff(settings)
+        self._consumer = Consumer(settings | {"error_cb": self._failed})
         pattern = route.source.topic
         if route.source.is_pattern:
             pattern = f"^{glob(pattern).pattern}$"
@@ -228,9 +231,11 @@ class KafkaSource:
             self._consumer.pause(there)
 
     def look(self, now: float) -> None:
-        """Look for what librdkafka does not tell: was a topic made anew, and is Kafka back? Call it
-        often."""
+        """Look for what librdkafka does not tell: was a topic made anew, is Kafka back, and are we
+        cut off from it? Call it often."""
         self._ids.tick(self._topics, now, self._made_anew)
+        if self.away and self._cut_off.look(self._consumer):
+            self.fault = CUT_OFF
         if self.away and now >= self._ask_at:
             try:
                 self._consumer.list_topics(timeout=_LOOK_SECONDS)

@@ -1,6 +1,7 @@
 """The group's own partition: what is said is written to it, and read from it in order."""
 
 import logging
+import threading
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -16,6 +17,7 @@ from srtm.consumer.topic import Look, TopicWatch, make_topic
 from srtm.consumer.wire import Word, Written, decode, encode, tombstones
 from srtm.host.clock import NS, boottime_ns
 from srtm.kafka.client import MAKES_NONE, client_settings, told
+from srtm.kafka.cut_off import CUT_OFF, CutOff
 from srtm.text.errors import UnavailableError
 
 log = logging.getLogger("srtm.consumer")
@@ -67,6 +69,9 @@ class GroupLog:
         takes no leader of a partition whose epoch is below one that it has seen, and a new topic
         begins at 0."""
         self._next, self._end, self.caught_up = 0, None, False
+        self._connect(OFFSET_BEGINNING)
+
+    def _connect(self, begin: int) -> None:
         settings = client_settings(self._file.kafka, self._client)
         self._producer = Producer(
             {
@@ -86,7 +91,8 @@ class GroupLog:
                 "enable.partition.eof": False,
             }
         )
-        self._consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
+        self._cut_off = CutOff({**settings, "group.id": self._file.group.id})
+        self._consumer.assign([TopicPartition(self._topic, 0, begin)])
 
     def write(self, word: Written) -> None:
         """Any thread; it comes back by `read`, or never."""
@@ -148,7 +154,12 @@ class GroupLog:
             self._heard_ns = boottime_ns() if self._held else self._heard_ns
             self.fault = ""
             return True
-        if look is Look.GONE:
+        if look is Look.UNKNOWN and self._cut_off.look(self._consumer):
+            log.warning("%s: %s", self._topic, CUT_OFF)
+            old = self._consumer
+            threading.Thread(target=old.close, name="old-client", daemon=True).start()
+            self._connect(self._next or OFFSET_BEGINNING)
+        elif look is Look.GONE:
             self._make_again()
         elif look is Look.ANEW:
             self._held.clear()

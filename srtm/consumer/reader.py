@@ -21,6 +21,7 @@ from srtm.consumer.places import Place
 from srtm.consumer.records import Records
 from srtm.host.clock import NS, monotonic_ns
 from srtm.kafka.client import NOT_THERE, client_settings, told
+from srtm.kafka.cut_off import CUT_OFF, CutOff
 from srtm.kafka.headers import headers_of
 from srtm.kafka.place import Note, read_note
 
@@ -69,6 +70,7 @@ class Reader(Records):
             "error_cb": self._failed,
             **(protocol or {}),
         }
+        self._cut_off = CutOff(self._settings)
         self._consumer = Consumer(self._settings)
 
     def warm(self) -> None:
@@ -153,6 +155,9 @@ class Reader(Records):
             first = self._consumer.poll(_SLICE_SECONDS)
             if first is not None:
                 self._take(first)
+            elif self.fault and self._cut_off.look(self._consumer):
+                log.warning("%s: %s", self._topic, CUT_OFF)
+                self._is_stale = True
             elif not self._gathered and self._has_to_commit():
                 return []
         return []

@@ -127,7 +127,8 @@ class TopicWatch:
     again has the same name and may have the same offsets."""
 
     def __init__(self, file: GroupFile, client: str) -> None:
-        self._admin = AdminClient({**client_settings(file.kafka, client), **MAKES_NONE})
+        self._settings = {**client_settings(file.kafka, client), **MAKES_NONE}
+        self._admin = AdminClient(self._settings)
         self._name = file.group.metadata
         self._id = ""
 
@@ -139,9 +140,15 @@ class TopicWatch:
             futures = self._admin.describe_topics(asked, request_timeout=_LOOK_SECONDS)
             found = str(futures[self._name].result(_LOOK_SECONDS + 1).topic_id)
         except KafkaException as error:
-            missing = error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-            return Look.GONE if missing else Look.UNKNOWN
+            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return Look.GONE
+            return self._ask_anew()
         except TimeoutError:
-            return Look.UNKNOWN
+            return self._ask_anew()
         known, self._id = self._id, found
         return Look.SAME if known in ("", found) else Look.ANEW
+
+    def _ask_anew(self) -> Look:
+        """Another client asks the next time: this one may be cut off (see srtm.kafka.cut_off)."""
+        self._admin = AdminClient(self._settings)
+        return Look.UNKNOWN

@@ -19,6 +19,8 @@ default, would make one anew that was just deleted, and not as it was."""
 
 NOT_THERE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION})
 """codes of a partition that stands, with auto.offset.reset=error: the next offset is not there"""
+AWAY = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN})
+"""codes of a Kafka that does not answer"""
 
 
 def client_settings(kafka: KafkaTable, client_id: str, error_cb: Any = None) -> dict[str, Any]:

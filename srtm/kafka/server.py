@@ -95,11 +95,14 @@ class KafkaServer:
                 timeout=60,
             )
 
-    def start(self, wait: bool = True) -> None:
-        """Raises UnavailableError with the end of its log."""
+    def start(self, wait: bool = True, **settings: str) -> None:
+        """Raises UnavailableError with the end of its log. settings: of this start alone; an
+        underscore in a name is a dot"""
+        own = [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
+        overrides = [word for each in own for word in ("--override", each)]
         with self.log.open("ab") as log:
             self._popen = subprocess.Popen(
-                _java(*self._flags, "kafka.Kafka", str(self._file)),
+                _java(*self._flags, "kafka.Kafka", str(self._file), *overrides),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

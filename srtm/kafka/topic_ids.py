@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from srtm.kafka.client import MAKES_NONE, client_settings
+from srtm.kafka.client import AWAY, MAKES_NONE, client_settings
 from srtm.kafka.file import KafkaTable
 
 Asked = dict[str, "Future[Any]"]
@@ -26,7 +26,8 @@ class TopicIds:
     """Asks without waiting: `tick` often. One that is away for now keeps the id that it had."""
 
     def __init__(self, kafka: KafkaTable, client_id: str) -> None:
-        self._admin = AdminClient({**client_settings(kafka, client_id), **MAKES_NONE})
+        self._settings = {**client_settings(kafka, client_id), **MAKES_NONE}
+        self._admin = AdminClient(self._settings)
         self._known: dict[str, str] = {}
         self._asked: Asked = {}
         self._next = 0.0
@@ -73,7 +74,9 @@ class TopicIds:
     def _take(self, topic: str, answer: "Future[Any]", anew: Callable[[str], bool]) -> None:
         try:
             id = str(answer.result().topic_id)
-        except KafkaException:
+        except KafkaException as error:
+            if error.args[0].code() in AWAY:  # this client may be cut off (see cut_off.py)
+                self._admin = AdminClient(self._settings)
             return
         if id == _NONE:
             return

@@ -10,7 +10,7 @@ from confluent_kafka.admin._group import ConsumerGroupDescription
 
 from srtm.autoscaler.live.monitor import Sample
 from srtm.consumer.file import GroupFile
-from srtm.kafka.client import LastFault, away, client_settings, told
+from srtm.kafka.client import AWAY, LastFault, away, client_settings, told
 from srtm.kafka.place import Note, read_note
 from srtm.kafka.topic_ids import TopicIds
 from srtm.text.errors import UnavailableError
@@ -33,7 +33,6 @@ _SOON = frozenset(
 )
 """A Kafka that has just started answers so for a moment."""
 _SOON_SECONDS = 0.1
-_AWAY = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +53,8 @@ class Probe:
         self._kafka = file.kafka
         self._last = LastFault()
         settings = client_settings(file.kafka, f"srtm-autoscale-{self._group}")
-        self._admin = AdminClient(settings)
-        # A consumer that joins nothing. The admin client asking for offsets aborts the process
-        # where a broker dies meanwhile (librdkafka, issues 3663, 4605), and takes 20 times longer.
-        self._consumer = Consumer({**settings, "group.id": self._group, "error_cb": self._last})
+        self._settings = settings
+        self._open()
         self._count = 0
         self._starts: dict[int, int] = {}
         self._starts_at: float | None = None
@@ -68,8 +65,15 @@ class Probe:
             "group.id": self._group,
             "isolation.level": "read_uncommitted",
         }
-        self._uncommitted: Consumer | None = None
         self._suspects: dict[int, int] = {}
+
+    def _open(self) -> None:
+        self._admin = AdminClient(self._settings)
+        # A consumer that joins nothing. The admin client asking for offsets aborts the process
+        # where a broker dies meanwhile (librdkafka, issues 3663, 4605), and takes 20 times longer.
+        group = {"group.id": self._group, "error_cb": self._last}
+        self._consumer = Consumer({**self._settings, **group})
+        self._uncommitted: Consumer | None = None
 
     def partitions(self) -> int:
         """How many the topic has now."""
@@ -77,7 +81,7 @@ class Probe:
             found = self._consumer.list_topics(self._topic, timeout=_ASK_SECONDS).topics
         except KafkaException as error:
             self._consumer.poll(0)
-            raise UnavailableError(away(self._kafka, error, self._last.text)) from None
+            raise self._away(error) from None
         topic = found.get(self._topic)
         if topic is None or topic.error is not None or not topic.partitions:
             raise UnavailableError(
@@ -188,9 +192,14 @@ class Probe:
         }
 
     def _fault(self, what: str, error: KafkaException) -> UnavailableError:
-        if error.args[0].code() in _AWAY:
-            return UnavailableError(away(self._kafka, error))
+        if error.args[0].code() in AWAY:
+            return self._away(error)
         return UnavailableError(f"Kafka at {self._kafka.bootstrap_servers}: {what}: {told(error)}")
+
+    def _away(self, error: KafkaException) -> UnavailableError:
+        """New clients ask the next time: these may be cut off (see srtm.kafka.cut_off)."""
+        self._open()
+        return UnavailableError(away(self._kafka, error, self._last.text))
 
 
 def _sizes(file: GroupFile) -> "Sizes | None":

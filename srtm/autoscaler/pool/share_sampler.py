@@ -16,7 +16,7 @@ from srtm.autoscaler.live.monitor import SLOTS, Monitor, Sample
 from srtm.autoscaler.pool.reading import PoolReading
 from srtm.consumer.share_file import ShareFile
 from srtm.host.clock import NS, monotonic_ns
-from srtm.kafka.client import LastFault, away, client_settings
+from srtm.kafka.client import AWAY, LastFault, away, client_settings
 from srtm.kafka.share import ShareGroup
 from srtm.text.errors import SrtmError, UnavailableError
 
@@ -41,7 +41,8 @@ class ShareSampler:
         name = f"srtm-autoscale-{file.group.id}"
         settings = client_settings(file.kafka, name, self._last)
         # It joins nothing, and no share group of this name is bothered by it.
-        self._consumer = Consumer({**settings, "group.id": name})
+        self._settings = {**settings, "group.id": name}
+        self._consumer = Consumer(self._settings)
         self._starts: dict[int, int] = {}
         self._rarely_at = -_RARELY_SECONDS
         self._warned = 0
@@ -192,5 +193,8 @@ class ShareSampler:
         return {each.partition: each.offset for each in found}
 
     def _away(self, error: KafkaException) -> UnavailableError:
+        """A new client asks the next time: this one may be cut off (see srtm.kafka.cut_off)."""
         self._consumer.poll(0)
+        if error.args[0].code() in AWAY:
+            self._consumer = Consumer(self._settings)
         return UnavailableError(away(self._file.kafka, error, self._last.text))
