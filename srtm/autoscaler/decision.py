@@ -42,6 +42,7 @@ class Decision:
     members: every consumer that stays or is launched, in order; who is not in it leaves. Empty
              when the action is NONE.
     handover: how; None leaves it to the group's own protocol
+    late:    late events that the policy foretells of the hand-over; None: it foretells nothing
     reason:  one sentence for a person
     notes:   clamps that the policy's paper prescribes, and what cannot be met, with the remedy
     """
@@ -51,6 +52,7 @@ class Decision:
     reason: str = ""
     notes: tuple[str, ...] = ()
     handover: Handover | None = None
+    late: float | None = None
 
 
 class Policy(Protocol):

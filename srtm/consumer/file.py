@@ -89,6 +89,7 @@ class ScaledTable(FileTable):
     mu:       of one consumer, in these a second, until it is learnt (None: policies wait for it)
     interval: between two decisions
     contract: what bounds the arrivals, as a topic's contract says it (None: nothing)
+    rescales_a_day: changes after which only more consumers are possible (None: any number)
     """
 
     slo: RollingSlo
@@ -98,6 +99,7 @@ class ScaledTable(FileTable):
     mu: float | None = Field(default=None, gt=0, le=1e9)
     interval: Duration = 1.0
     contract: Bound | None = None
+    rescales_a_day: int | None = Field(default=None, ge=1, le=86400)
 
     @model_validator(mode="after")
     def _in_bounds(self) -> Self:

@@ -201,7 +201,7 @@ class Leader(Actor):
             executor=self.launcher,
             make=lambda slo, mu: Whims(self.world),
             startup_seconds=3.0,
-            wall=lambda: "",
+            wall=lambda: "2026-11-29T08:00:00Z",
         )
 
     def step(self) -> None:

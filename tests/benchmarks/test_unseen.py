@@ -128,13 +128,16 @@ def test_the_bars_are_of_all_cases_and_of_those_that_keep() -> None:
     good = judged(result(0.99, 20.0), CHEAP)
     dear = judged(result(0.995, 60.0), CHEAP)
     missed = judged(result(0.5, 1.0), CHEAP)
-    share, mean, worst = bars([good, dear, missed])
+    share, mean, worst, better = bars([good, dear, missed])
     assert share.value == pytest.approx(200 / 3)
     assert mean.value == pytest.approx(math.sqrt(0.5 * 1.5))
     assert worst.value == pytest.approx(1.5)
+    assert better.value == 0.0
+    (beaten,) = bars([judged(result(0.98, 50.0), CHEAP)])[3:4]
+    assert beaten.value == 1.0
     assert [share.met, mean.met, worst.met] == [False, True, False]
     assert {bar.met for bar in bars([good], "short")} == {None}
-    assert [bar.met for bar in bars([])] == [None] * 3
+    assert [bar.met for bar in bars([])] == [None] * 4
     assert math.isnan(geometric_mean([]))
 
 

@@ -8,7 +8,7 @@ none of those that the policy's constants were chosen on (`python -m benchmarks 
 
 What has to be kept in a case is what was asked, or what the best rival attained where that is less:
 a group of nine from the first second on is among them, and knows nothing of a cost. The cheapest
-rival that keeps it is chosen afterwards, among twelve policies and up to nine constant groups.
+rival that keeps it is chosen afterwards, among thirteen policies and up to nine constant groups.
 
 Ours runs once more with a contract that the arrivals just keep to: it then expects no more.
 """
@@ -41,6 +41,7 @@ from srtm.autoscaler.observation import Observation
 from srtm.autoscaler.policies import POLICIES, Settings
 from srtm.autoscaler.policies.srtm import Srtm
 from srtm.autoscaler.policies.srtm.tuning import TUNING, Tuning
+from srtm.autoscaler.policies.taken_back import TakenBack
 from srtm.autoscaler.simulator.run import simulate
 
 SECONDS, QUICK_SECONDS = 900, 240
@@ -99,19 +100,20 @@ class Result:
 
 
 def rivals_of(case: Case) -> tuple[str, ...]:
-    """The papers' policies and the constant groups that serve the mean rate."""
+    """The papers' policies, the HPA on predicted latency, and the constant groups that serve the
+    mean rate."""
     constants = (f"{CONSTANT}{count}" for count in range(case.least, PARTITIONS + 1))
-    return (*POLICIES_COMPARED, *constants)
+    return (*POLICIES_COMPARED, "latency", *constants)
 
 
 def policy_of(name: str, case: Case, tuning: Tuning = TUNING) -> Policy:
     setting = case.setting
     if name.startswith(CONSTANT):
         return Constant(int(name.removeprefix(CONSTANT)))
-    if name == OURS:
-        return Srtm(setting.slo, setting.decision_seconds, tuning=tuning)
-    if name == BOUNDED:
-        return Srtm(setting.slo, setting.decision_seconds, tuning=tuning, ceiling=case.ceiling)
+    if name in (OURS, BOUNDED):
+        ceiling = case.ceiling if name == BOUNDED else None
+        made = Srtm(setting.slo, setting.decision_seconds, tuning=tuning, ceiling=ceiling)
+        return TakenBack(made, setting.slo)
     settings = Settings(setting.slo, setting.mu, setting.decision_seconds)
     return POLICIES[name](settings, None)
 
@@ -165,6 +167,17 @@ class Judged:
         return min(keeping, key=lambda rival: rival.minutes)
 
     @property
+    def better(self) -> list[Result]:
+        """The rivals that attain more with fewer replica-minutes, the cheapest first."""
+        found = [
+            rival
+            for rival in self.rivals
+            if rival.share > self.ours.share + ROUNDING
+            and rival.minutes < self.ours.minutes - ROUNDING
+        ]
+        return sorted(found, key=lambda rival: rival.minutes)
+
+    @property
     def ratio(self) -> float:
         """Replica-minutes, ours to the cheapest rival's."""
         return self.ours.minutes / self.cheapest.minutes
@@ -193,10 +206,12 @@ def bars(judged: Sequence[Judged], doubt: str = "") -> list[Bar]:
     mean = [geometric_mean(ratios)] if ratios else []
     asked = "cases that keep what was asked, or what the best rival attained"
     minutes = "replica-minutes to the cheapest rival's where both keep it"
+    better = [float(sum(bool(each.better) for each in judged))] if judged else []
     return [
         judge(f"{asked}, within {POINTS} points, %", kept, at_least=KEPT_PERCENT, doubt=doubt),
         judge(f"{minutes}, geometric mean", mean, at_most=MEAN_RATIO, doubt=doubt),
         judge_worst(f"{minutes}, worst", ratios, at_most=WORST_RATIO, doubt=doubt),
+        judge("cases in which a rival is better in both", better, at_most=0, doubt=doubt),
         *_bounded_bars(judged, doubt),
     ]
 
@@ -275,6 +290,7 @@ def table_of(judged: Sequence[Judged]) -> Table:
         ("%", lambda each: f"{100 * each.cheapest.share:.2f}"),
         ("replica-min", lambda each: f"{each.cheapest.minutes:.1f}"),
         ("ratio", lambda each: f"{each.ratio:.2f}"),
+        ("better in both", lambda each: ", ".join(r.policy for r in each.better[:2]) or "-"),
     )
 
 

@@ -11,6 +11,7 @@ from srtm.autoscaler.policies import POLICIES, Settings
 from srtm.autoscaler.policies.registry import SIZES_BY_CONTRACT, meant
 from srtm.autoscaler.policies.srtm import Srtm
 from srtm.autoscaler.policies.srtm.tuning import TUNING
+from srtm.autoscaler.policies.taken_back import TakenBack
 from srtm.consumer.file import GroupTable, ScaledTable
 from srtm.limits.slo import SLO
 from srtm.text.errors import UsageError
@@ -98,7 +99,8 @@ def make_pool_policy(name: str, group: ScaledTable, mu: float, slo: SLO | None =
     slo = slo or group.slo
     if name == "srtm":
         tuning = replace(TUNING, longest_poll_seconds=0.0)
-        return Srtm(slo, group.interval, (Handover.DIRECT,), group.max, tuning, group.contract)
+        made = Srtm(slo, group.interval, (Handover.DIRECT,), group.max, tuning, group.contract)
+        return TakenBack(made, slo)
     settings = Settings(
         slo,
         mu,
@@ -116,6 +118,7 @@ def make_policy(name: str, group: GroupTable, mu: float, slo: SLO | None = None)
     handover = HANDOVERS[group.handover]
     slo = slo or group.slo
     if name == "srtm":
-        return Srtm(slo, group.interval, (handover,), group.max, ceiling=group.contract)
+        made = Srtm(slo, group.interval, (handover,), group.max, ceiling=group.contract)
+        return TakenBack(made, slo)
     settings = Settings(slo, mu, group.interval, handover=handover, contract=group.contract)
     return POLICIES[name](settings, None)

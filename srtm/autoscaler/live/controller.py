@@ -24,11 +24,13 @@ from srtm.autoscaler.live.crew import Crew
 from srtm.autoscaler.live.learnt import Learnt
 from srtm.autoscaler.live.monitor import Reading
 from srtm.autoscaler.live.observe import Phases
+from srtm.autoscaler.live.rescales import STAMP, Rescales
 from srtm.autoscaler.live.roster import Roster
 from srtm.autoscaler.live.states import Event, State, step
 from srtm.autoscaler.live.warned import Warned
 from srtm.autoscaler.live.world import World
 from srtm.autoscaler.observation import Announcement, Observation
+from srtm.autoscaler.signal import latency_signal
 from srtm.consumer.file import ScaledTable
 from srtm.host.clock import NS
 from srtm.limits.rolling import RollingBudget
@@ -38,7 +40,7 @@ log = logging.getLogger("srtm.autoscale")
 
 
 def utc_now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return time.strftime(STAMP, time.gmtime())
 
 
 @dataclass
@@ -66,6 +68,7 @@ class Controller:
 
     def __post_init__(self) -> None:
         self.budget = RollingBudget(self.group.slo)
+        self._rescales = Rescales(self.group.rescales_a_day)
         self._bounds = ContractBounds(self.group.contract)
         self._adviser = Adviser(self.group.policy, lambda mu: self.make(self.group.slo, mu))
         self._crew = Crew(self.executor, self.startup_seconds)
@@ -79,6 +82,18 @@ class Controller:
     @property
     def leads(self) -> bool:
         return self.state in (State.SENTINEL, State.MANAGE)
+
+    @property
+    def signal(self) -> float | None:
+        """The predicted latency over the SLO's target; None while nobody is asked."""
+        if not self.leads or not self.seen:
+            return None
+        return latency_signal(self.seen[-1], self.group.slo, self.group.interval)
+
+    @property
+    def changes(self) -> int:
+        """How often the group was changed in the last day."""
+        return self._rescales.count(self.wall())
 
     def tick(self, now_ns: int) -> None:
         """Lead or stand by, and carry out what was decided; the policy is asked by `decide`. Call
@@ -156,6 +171,7 @@ class Controller:
         at = now_ns / NS
         self._follow(at)
         self._recall(reading.at)
+        self.world.diary.see(at, reading.late)
         if self._looked_ns:
             self.replica_seconds += len(self.roster.parts) * (now_ns - self._looked_ns) / NS
         self._looked_ns = now_ns
@@ -176,6 +192,8 @@ class Controller:
 
     def _recall(self, at: float) -> None:
         """What the controller before this one kept."""
+        self._rescales.recall(self.world.diary.stamps)
+        self.world.diary.stamps.clear()
         recalled = self.world.recall(at, self.group.slo)
         if recalled.past:
             self._adviser.recall(recalled.past)
@@ -193,6 +211,8 @@ class Controller:
             log.error("%s; nothing is done", error)
             return
         decision = self.world.fitted(seen, decision)
+        if not is_there_already(seen, decision):
+            decision = self._rescales.allowed(seen, decision, self.wall())
         self._crew.count = len(decision.members) or len(self.roster.parts)
         if decision.action is Action.DOWN and abilities.blind:
             self._call_off({each.consumer for each in decision.members})
@@ -219,9 +239,11 @@ class Controller:
         self._crew.call_off(launched - self.roster.launched.keys())
         self._step(Event.ASSIGNED)
         log.info("%s: %s", decision.action, decision.reason)
+        stamp = self.wall()
+        self._rescales.add(stamp)
         self.world.diary.begin(
             at,
-            at=self.wall(),
+            at=stamp,
             action=str(decision.action),
             policy=self.group.policy,
             reason=decision.reason,
@@ -232,6 +254,7 @@ class Controller:
             leaving=sorted(self.roster.leaving),
             rate=round(seen.rate, 3),
             lag=int(seen.lag),
+            late_foretold=None if decision.late is None else round(decision.late, 1),
             budget_left=round(self.budget.left, 4),
             replica_seconds=round(self.replica_seconds, 1),
         )

@@ -25,6 +25,12 @@ METRICS: tuple[Row[dict[str, Any]], ...] = (
     Row("srtm_autoscale_oldest_wait_seconds", "gauge",
         "Wait so far of the event that has waited the longest.",
         lambda d: d.get("oldest_wait_seconds")),
+    Row("srtm_autoscale_predicted_latency_ratio", "gauge",
+        "Latency foretold at the SLO's percentile over its target, 10 at most; above 1 the SLO is "
+        "about to be missed.",
+        lambda d: d.get("predicted_latency_ratio")),
+    Row("srtm_autoscale_rescales", "gauge", "Changes of the group in the last day.",
+        lambda d: d.get("rescales", 0)),
     Row("srtm_autoscale_replica_seconds_total", "counter",
         "Seconds of all consumers together, each counted from its launch.",
         lambda d: d.get("replica_seconds", 0)),
@@ -55,6 +61,8 @@ def of_both(controller: Controller, running: int) -> dict[str, Any]:
         "budget_left": budget.left,
         "late_share": budget.late / budget.served if budget.served else 0.0,
         "oldest_wait_seconds": controller.oldest_wait,
+        "predicted_latency_ratio": controller.signal,
+        "rescales": controller.changes,
         "replica_seconds": controller.replica_seconds,
         **{f"{action}_count": count for action, count in controller.counts.items()},
     }

@@ -153,6 +153,7 @@ def show_decisions(decisions: list[dict[str, Any]], as_json: bool) -> None:
         Column("consumers"),
         Column("moved", 2),
         Column("stood still s", 1),
+        Column("late (foretold)", 2),
         Column("took s", 3),
         Column("because", sentence=True),
     )
@@ -163,6 +164,7 @@ def show_decisions(decisions: list[dict[str, Any]], as_json: bool) -> None:
             f"{each.get('consumers_before')} -> {each.get('consumers')}",
             str(each.get("moved", "-")),
             str(each.get("stopped_seconds", "-")),
+            _late(each),
             str(each.get("took_seconds", "-")),
             str(each.get("reason")),
         )
@@ -170,6 +172,11 @@ def show_decisions(decisions: list[dict[str, Any]], as_json: bool) -> None:
         click.echo("no decision has been taken yet")
         return
     show(table)
+
+
+def _late(decision: dict[str, Any]) -> str:
+    late, foretold = decision.get("late", "-"), decision.get("late_foretold")
+    return f"{late}" if foretold is None else f"{late} ({foretold:.0f})"
 
 
 class Looking(Protocol):

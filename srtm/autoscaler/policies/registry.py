@@ -12,11 +12,13 @@ from srtm.autoscaler.policies.flas import Flas
 from srtm.autoscaler.policies.iccbdc import Iccbdc, IccbdcCounts
 from srtm.autoscaler.policies.keda import Keda
 from srtm.autoscaler.policies.landau import Landau
+from srtm.autoscaler.policies.latency import Latency
 from srtm.autoscaler.policies.li_ku import LiKu
 from srtm.autoscaler.policies.linear import Linear
 from srtm.autoscaler.policies.provisioned import Optimal, Peak, Trace
 from srtm.autoscaler.policies.settings import Settings
 from srtm.autoscaler.policies.srtm import Srtm
+from srtm.autoscaler.policies.taken_back import TakenBack
 
 Factory = Callable[[Settings, Trace | None], Policy]
 """Makes a policy. `optimal` and `peak` need the trace and raise ValueError without it."""
@@ -61,6 +63,7 @@ _OBSERVING: dict[str, tuple[Callable[[str, Settings], Policy], str]] = {
     "li-ku": (LiKu, "Li-Ku: M/M/1 queues and buffer length over windows"),
     "linear": (Linear, "total rate over mu * f, Kafka's assignment"),
     "keda": (Keda, "KEDA: sum of lag by the rules of Kubernetes' HPA"),
+    "latency": (Latency, "predicted latency over the SLO's target, by the rules of the HPA"),
     "flas": (Flas, "FLAS, reactive half: two thresholds of response time"),
     "range": (
         partial(IccbdcCounts, handover=Handover.EAGER),
@@ -82,8 +85,8 @@ _OBSERVING: dict[str, tuple[Callable[[str, Settings], Policy], str]] = {
         "fewest consumers that keep the target whatever a contract allows",
     ),
     "srtm": (
-        lambda name, settings: Srtm(
-            settings.slo, settings.decision_seconds, ceiling=settings.contract
+        lambda name, settings: TakenBack(
+            Srtm(settings.slo, settings.decision_seconds, ceiling=settings.contract), settings.slo
         ),
         "what a change saves against what it costs, by forecast and error budget",
     ),

@@ -26,6 +26,8 @@ class Budget:
         self._handed_over = 0.0
         self.late = 0
         """Late events since the start."""
+        self.usual = tuning.price * 0.01 / self._allowed
+        """A late event's worth in the time of so many served ones, the budget being as planned."""
         self.price = 0.0
         self.discount = 1.0
         """The factor by which what is left unused of the budget lowers the price: 1 or less."""
@@ -59,7 +61,7 @@ class Budget:
         cheapest = tuning.in_debt if in_debt else tuning.cheapest
         exponent = min(tuning.dearest, max(cheapest, exponent))
         self.discount = math.exp(min(0.0, exponent))
-        price = tuning.price * 0.01 / self._allowed * math.exp(exponent)
+        price = self.usual * math.exp(exponent)
         least = tuning.least / max(seen.new_mu, seen.rate)
         self.price = max(least, price / seen.new_mu)
 

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srtm.autoscaler.decision import Handover
+from srtm.autoscaler.fluid import late_by_stop, late_events
 from srtm.autoscaler.observation import Observation
 from srtm.autoscaler.policies.srtm.groups import Group
 from srtm.autoscaler.policies.srtm.plan import Stages
-from srtm.autoscaler.policies.srtm.queue import late_by_stop, late_events
 from srtm.autoscaler.policies.srtm.tuning import TUNING
 from srtm.limits.ceiling import Ceiling
 

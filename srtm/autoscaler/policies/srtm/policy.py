@@ -29,6 +29,7 @@ from srtm.autoscaler.policies.srtm.groups import Group, balanced, group_of
 from srtm.autoscaler.policies.srtm.outlook import Outlook
 from srtm.autoscaler.policies.srtm.plan import first_step
 from srtm.autoscaler.policies.srtm.shape import Shape, beside
+from srtm.autoscaler.policies.srtm.standing import Standing
 from srtm.autoscaler.policies.srtm.stops import Stops
 from srtm.autoscaler.policies.srtm.surges import Surges
 from srtm.autoscaler.policies.srtm.tuning import TUNING, Tuning
@@ -77,6 +78,7 @@ class Srtm:
         self._rates: deque[float] = deque(maxlen=self._horizon * tuning.paths)
         self._surges = Surges(self._seconds, tuning)
         self._level = Level(self._ceiling)
+        self._standing = Standing(self._slo.target_seconds, self._seconds, tuning)
         self._observations = 0
         self._launched_at: float | None = None
         self._smaller = 0  # decisions in a row that want fewer consumers
@@ -95,6 +97,9 @@ class Srtm:
         if self._observations < first or self._forecast is None:
             return Decision(Action.NONE, reason="too little has been seen yet", notes=notes)
         tuning = self._tuning
+        self._standing.look(seen.at, self._budget.usual / seen.new_mu)
+        if self._standing.least > len(seen.consumers):
+            return self._stand(seen, self._standing.least, notes)
         surges, likely = self._surges.expected(self._forecast.level)
         horizon = self._look_ahead(seen)
         outlook = Outlook(
@@ -142,6 +147,9 @@ class Srtm:
             seconds = self._seconds if before is None else seen.at - before
             came = slots.sum(axis=1) * (seconds / self._seconds)
             self._level.see(came.tolist(), seconds / len(slots))
+            mus = [c.mu for c in seen.consumers] or [seen.new_mu]
+            mu, room = math.fsum(mus) / len(mus), self._room(seen)
+            self._standing.see(slots, mu, room, len(seen.consumers), seen.late)
         self._budget.see(seen, self._seconds)
         changing = seen.rebalancing or any(
             c.state is ConsumerState.STARTING for c in seen.consumers
@@ -196,6 +204,18 @@ class Srtm:
         group = balanced(loads, seen, count, self._tuning.move_worth)
         return _decision(action, group, reason, notes, self._handovers[-1])
 
+    def _stand(self, seen: Observation, size: int, notes: tuple[str, ...]) -> Decision:
+        """A group that stands would have cost less: it is what there is at least."""
+        share = self._shape.paths().sum(axis=(0, 1))
+        group = balanced(_loads(seen, share), seen, size, self._tuning.move_worth)
+        if self._launched_at is None:
+            self._launched_at = seen.at
+        reason = (
+            f"{len(seen.consumers)} -> {size} consumers: with so many that stay, what came of late "
+            "would have cost less than with a group that follows it"
+        )
+        return _decision(Action.UP, group, reason, notes, self._handovers[-1])
+
     def _room(self, seen: Observation) -> int:
         """Consumers that could have something to do."""
         return min(len(seen.partitions), self._most or len(seen.partitions))
@@ -204,8 +224,8 @@ class Srtm:
         seen, tuning = outlook.seen, self._tuning
         now = group_of(seen)
         share = outlook.shape.sum(axis=(0, 1))
-        loads = {p.id: max(float(s), 1e-9) for p, s in zip(seen.partitions, share, strict=True)}
-        sizes = _sizes(len(now), self._room(seen), tuning.wider)
+        loads = _loads(seen, share)
+        sizes = _sizes(len(now), self._standing.least, self._room(seen), tuning.wider)
         others = [balanced(loads, seen, n, tuning.move_worth) for n in sizes]
         groups = [now, *(group for group in others if set(group) != set(now)), now]
         stages = outlook.stages(groups)
@@ -242,7 +262,7 @@ class Srtm:
             f"replica-seconds over waiting, a late event being worth {price:.2f}; the hand-over "
             f"makes {cost:.0f} late"
         )
-        return _decision(action, groups[best], reason, notes, kind)
+        return replace(_decision(action, groups[best], reason, notes, kind), late=cost)
 
     def _patience(self, outlook: Outlook) -> int:
         """Decisions before it that a scale-down asks for."""
@@ -286,9 +306,13 @@ class Srtm:
         return late
 
 
-def _sizes(now: int, most: int, wider: int) -> list[int]:
+def _sizes(now: int, least: int, most: int, wider: int) -> list[int]:
     near = range(now - wider, now + wider + 1)
-    return sorted(n for n in {*near, now // 2, 2 * now} if 1 <= n <= most)
+    return sorted(n for n in {*near, now // 2, 2 * now} if max(1, least) <= n <= most)
+
+
+def _loads(seen: Observation, shares: Floats) -> dict[int, float]:
+    return {p.id: max(float(s), 1e-9) for p, s in zip(seen.partitions, shares, strict=True)}
 
 
 def _slots(seen: Observation, interval_seconds: float, target_seconds: float) -> Floats:

@@ -160,5 +160,22 @@ class Tuning:
     """The time after the beginning of a hand-over until its late events are counted: a start-up,
     and the queue it left."""
 
+    # --- groups that stand ---
+    standing_begin_seconds: float = 20.0
+    """What is late so soon after the start counts for nobody."""
+    standing_seconds: float = 90.0
+    """How long groups that stand are only watched."""
+    standing_memory_seconds: float = 300.0
+    """The time after which half of what they cost, and what the plan did, no longer counts."""
+    standing_deal_seconds: float = 30.0
+    """How often their partitions are dealt out anew."""
+    standing_sizes: int = 24
+    """How many sizes are played, evenly apart, where more are possible."""
+    standing_margin: float = 0.1
+    """One has to cost so much less than the plan."""
+    standing_hold_seconds: float = 120.0
+    standing_longest_seconds: float = 3600.0
+    """For how long its size is the least at first, and at most."""
+
 
 TUNING = Tuning()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srtm.autoscaler.policies.srtm.queue import late_by_stop, late_events
+from srtm.autoscaler.fluid import late_by_stop, late_events
 
 _COUNTS = st.lists(st.integers(0, 40), min_size=1, max_size=12)
 
