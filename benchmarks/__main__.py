@@ -38,7 +38,11 @@ def list_them() -> None:
     "concentration, max-min, correlation: all of it at SRTM's scale, for hours); "
     "correlation-groups: 10^8 arrivals too (an hour).",
 )
-@click.option("--minutes", type=click.FloatRange(1, 10_000), help="How long soak lasts.")
+@click.option(
+    "--minutes",
+    type=click.FloatRange(1, 10_000),
+    help="How long a benchmark of faults lasts; autoscale-live begins no other seed after it.",
+)
 @click.option(
     "--hosts",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),

@@ -100,7 +100,9 @@ BENCHMARKS = {
         "autoscaler.live.hand_over", "how long a partition stands still as it changes consumers"
     ),
     "autoscale-live": Entry(
-        "autoscaler.live.autoscale", "real groups on Kafka, beside what the simulator says"
+        "autoscaler.live.autoscale",
+        "real groups on Kafka, beside what the simulator says",
+        lasts=True,
     ),
     "unseen": Entry(
         "autoscaler.unseen.run", "ours on generated workloads that it was not tuned on"

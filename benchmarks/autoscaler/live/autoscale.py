@@ -9,6 +9,7 @@ as a pool: its consumers take records in turns. Its topic has one partition, as 
 gives consumers whole partitions while there are as many of them, whatever they bring.
 """
 
+import math
 import subprocess
 import sys
 import time
@@ -85,7 +86,10 @@ def run(session: Session) -> Report:
     cases = [(w, a, s) for s in _SEEDS for w in WORKLOADS for a in ARMS][: 1 if quick else None]
     session.plan(len(cases))
     figures: list[dict[str, Any]] = []
+    until_at = time.monotonic() + 60 * (session.minutes or math.inf)
     for index, (workload, arm, seed) in enumerate(cases):
+        if figures and seed != figures[-1]["seed"] and time.monotonic() > until_at:
+            break
         session.step(f"{workload.name}: {arm.name}")
         arrivals = workload.arrivals(seed, _QUICK_COMPRESS if quick else _COMPRESS)
         load = load_average()
@@ -108,6 +112,7 @@ def run(session: Session) -> Report:
     doubt = "one short run" if quick else ""
     return Report(
         settings={
+            "seeds": sorted({row["seed"] for row in figures}),
             "compress": _QUICK_COMPRESS if quick else _COMPRESS,
             "most_consumers": MOST,
             "within": {"sla_points": _POINTS, "replica_minutes_percent": _PERCENT},
