@@ -17,6 +17,8 @@ from srtm.limits.slo import SLO
 MOST = 10.0
 """The signal ends here: a partition that nobody serves has no latency, and a scaler that can double
 a group at a time does the same with any more."""
+_MOST_INTERVALS = 60
+"""What is further away hardly changes what a scaler would do."""
 _LOOKS = 24
 """halvings of the range in which the latency lies: to a millionth of it"""
 
@@ -29,7 +31,7 @@ def latency_signal(seen: Observation, slo: SLO, interval_seconds: float) -> floa
     lengths = {len(p.slots) for p in seen.partitions}
     slots = lengths.pop() if len(lengths) == 1 and 0 not in lengths else 1
     ahead = seen.startup_seconds + seen.rebalance_seconds
-    intervals = max(1, math.ceil(ahead / interval_seconds))
+    intervals = min(_MOST_INTERVALS, max(1, math.ceil(ahead / interval_seconds)))
     came = np.array([_came(p.slots, p.rate * interval_seconds, slots) for p in seen.partitions]).T
     served = np.array([[p.id in c.partitions for c in seen.consumers] for p in seen.partitions])
     total = float(came.sum())

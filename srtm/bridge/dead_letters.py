@@ -77,6 +77,8 @@ class DeadLetters:
 
     def renew(self) -> bool:
         """Start another producer after a fatal error; True where there was one."""
+        if self._sink is not None and len(self._sink):
+            self._sink.look()
         if self._sink is None or not self._sink.fatal:
             return False
         self._sink.renew(self._sink.fatal)

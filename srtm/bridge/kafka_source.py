@@ -36,6 +36,8 @@ _QUEUED_KBYTES = 16_384
 _ASK_SECONDS = 5.0
 _LOOK_SECONDS = 0.3
 _LOOK_EVERY_SECONDS = 1.0
+_SILENT_SECONDS = 30.0
+"""Without a word of Kafka for so long a consumer looks whether it is cut off."""
 _LEAVE_SECONDS = 3.0
 _CLOSE_SECONDS = 1.0
 _NOT_AN_INSTANCE = re.compile(r"[^a-zA-Z0-9._-]")
@@ -132,6 +134,7 @@ class KafkaSource:
         self.anew = ""  # a topic was made anew, which takes another client
         self.away = ""  # no broker of Kafka answers, and why
         self._ask_at = 0.0
+        self._came = time.monotonic()
         self._kafka = kafka
         self._route = route.name
         self._last = LastFault()
@@ -155,6 +158,7 @@ class KafkaSource:
         first = self._consumer.poll(seconds)
         if first is None:
             return []
+        self._came = time.monotonic()
         if most < 2:
             return [first]
         # `consume` would wait until there are `most`, so it only takes what is there.
@@ -234,12 +238,13 @@ class KafkaSource:
         """Look for what librdkafka does not tell: was a topic made anew, is Kafka back, and are we
         cut off from it? Call it often."""
         self._ids.tick(self._topics, now, self._made_anew)
-        if self.away and self._cut_off.look(self._consumer):
+        silent = now - self._came > _SILENT_SECONDS
+        if (self.away or silent) and self._cut_off.look(self._consumer):
             self.fault = CUT_OFF
         if self.away and now >= self._ask_at:
             try:
-                self._consumer.list_topics(timeout=_LOOK_SECONDS)
-                self.away = ""
+                if self._consumer.list_topics(timeout=_LOOK_SECONDS).brokers:
+                    self.away = ""
             except KafkaException:
                 self._ask_at = time.monotonic() + _LOOK_EVERY_SECONDS
 

@@ -91,7 +91,7 @@ class GroupLog:
                 "enable.partition.eof": False,
             }
         )
-        self._cut_off = CutOff({**settings, "group.id": self._file.group.id})
+        self._cut_off = CutOff(settings), CutOff({**settings, "group.id": self._file.group.id})
         self._consumer.assign([TopicPartition(self._topic, 0, begin)])
 
     def write(self, word: Written) -> None:
@@ -150,25 +150,34 @@ class GroupLog:
             return True
         self._looked_ns = now
         look = self._topic_watch.look()
+        if look in (Look.SAME, Look.UNKNOWN) and not self._held and self._is_cut_off():
+            log.warning("%s: %s", self._topic, CUT_OFF)
+            self._close_beside()
+            self._connect(self._next or OFFSET_BEGINNING)
         if look is Look.SAME:
             self._heard_ns = boottime_ns() if self._held else self._heard_ns
             self.fault = ""
             return True
-        if look is Look.UNKNOWN and self._cut_off.look(self._consumer):
-            log.warning("%s: %s", self._topic, CUT_OFF)
-            old = self._consumer
-            threading.Thread(target=old.close, name="old-client", daemon=True).start()
-            self._connect(self._next or OFFSET_BEGINNING)
-        elif look is Look.GONE:
+        if look is Look.GONE:
             self._make_again()
         elif look is Look.ANEW:
             self._held.clear()
             self.begun_anew = True
             self._heard_ns = boottime_ns()
             self.fault = ""
-            self._consumer.close()
+            self._close_beside()
             self._open()
         return not self._held
+
+    def _is_cut_off(self) -> bool:
+        """Each of the two clients may be cut off by itself."""
+        writes, reads = self._cut_off
+        found = writes.look(self._producer), reads.look(self._consumer)
+        return any(found)
+
+    def _close_beside(self) -> None:
+        """librdkafka may wait for an answer of Kafka, for longer than a lease."""
+        threading.Thread(target=self._consumer.close, name="old-client", daemon=True).start()
 
     def _make_again(self) -> None:
         self.fault = f"topic {self._topic} is gone; it is made anew"

@@ -36,6 +36,8 @@ _RECOMMIT_NS = 3600 * NS
 _IDLE_COMMIT_NS = NS // 10
 """The time between two commits of what was only passed: a transaction without records for us moves
 the place too."""
+_SILENT_NS = 30 * NS
+"""Without a word of Kafka for so long a reader looks whether it is cut off."""
 _QUEUED_KBYTES = 16_384
 _FETCH_MS = 20
 """How long the broker waits for records. A partition that was taken up is fetched only when the
@@ -53,6 +55,7 @@ class Reader(Records):
         super().__init__(file, table, client)
         self._recommit_ns = monotonic_ns() + _RECOMMIT_NS
         self._idle_ns = 0
+        self._came_ns = monotonic_ns()
         self._not_there: dict[int, int] = {}
         self._was_anew = self._is_stale = False  # the topic; the client, which knows the old one
         self._settings: dict[str, Any] = {
@@ -85,9 +88,16 @@ class Reader(Records):
         if not asked:
             return
         if not self.positions:
+            if self._is_stale:
+                self._open_again()
             self.warm()
         ids = self._ids.ask([self._topic])
-        found = self._consumer.committed(asked, timeout=_ASK_SECONDS)
+        try:
+            found = self._consumer.committed(asked, timeout=_ASK_SECONDS)
+        except KafkaException:
+            self._came_ns = -_SILENT_NS
+            self._look()
+            raise
         for each in found:
             if each.error is not None:
                 raise KafkaException(each.error)
@@ -155,12 +165,21 @@ class Reader(Records):
             first = self._consumer.poll(_SLICE_SECONDS)
             if first is not None:
                 self._take(first)
-            elif self.fault and self._cut_off.look(self._consumer):
-                log.warning("%s: %s", self._topic, CUT_OFF)
-                self._is_stale = True
+            elif self._look():
+                continue
             elif not self._gathered and self._has_to_commit():
                 return []
         return []
+
+    def _look(self) -> bool:
+        """Look now and then whether this client is cut off, where nothing came for long: it says
+        nothing of that itself. True where it is: another one is to read on."""
+        silent = monotonic_ns() - self._came_ns > _SILENT_NS
+        if (self.fault or silent) and self._cut_off.look(self._consumer):
+            log.warning("%s: %s", self._topic, CUT_OFF)
+            self._is_stale = True
+            return True
+        return False
 
     def _has_to_commit(self) -> bool:
         """While nothing is in hand: the end of the log was reached, or Kafka may forget."""
@@ -232,6 +251,7 @@ class Reader(Records):
         return low
 
     def _take(self, message: Message) -> None:
+        self._came_ns = monotonic_ns()
         error = message.error()
         partition, offset = message.partition(), message.offset()
         if error is not None:
@@ -262,6 +282,7 @@ class Reader(Records):
         return ""
 
     def pause(self) -> None:
+        self._look()
         self._ids.tick([self._topic], monotonic_ns() / NS, self._made_anew)
         if self._is_stale:
             self._renew()

@@ -11,6 +11,7 @@ from confluent_kafka.cimpl import NewTopic
 from srtm.consumer.file import GroupFile
 from srtm.consumer.share_file import ShareFile
 from srtm.kafka.client import MAKES_NONE, LastFault, away, client_settings, told
+from srtm.kafka.cut_off import let_go
 from srtm.text.errors import UnavailableError
 
 log = logging.getLogger("srtm.consumer")
@@ -150,5 +151,6 @@ class TopicWatch:
 
     def _ask_anew(self) -> Look:
         """Another client asks the next time: this one may be cut off (see srtm.kafka.cut_off)."""
-        self._admin = AdminClient(self._settings)
+        old, self._admin = [self._admin], AdminClient(self._settings)
+        let_go(old)
         return Look.UNKNOWN

@@ -34,14 +34,15 @@ class CutOff:
         self._looked = -LOOK_SECONDS
         self._looking: threading.Thread | None = None
         self._found: Producer | Consumer | None = None
+        self._found_at = 0.0
 
     def look(self, client: Producer | Consumer) -> bool:
         """True where `client` was found to be cut off. Call it while Kafka is silent: it begins to
         look now and then, and does not wait."""
-        if self._found is client:
-            self._found = None
-            return True
         now = time.monotonic()
+        found, self._found = self._found, None
+        if found is client and now - self._found_at < 2 * LOOK_SECONDS + ASK_SECONDS:
+            return True
         busy = self._looking is not None and self._looking.is_alive()
         if not busy and now - self._looked >= LOOK_SECONDS:
             self._looked = now
@@ -52,9 +53,16 @@ class CutOff:
         return False
 
     def _look(self, client: Producer | Consumer) -> None:
-        if not _answers(client) and _answers(AdminClient(self._settings)):
-            # Kafka may have come back just between the two.
-            self._found = None if _answers(client) else client
+        if _answers(client) or not _answers(AdminClient(self._settings)):
+            return
+        if not _answers(client):  # Kafka may have come back just between the two
+            self._found, self._found_at = client, time.monotonic()
+
+
+def let_go(clients: list[Any]) -> None:
+    """End clients that nothing but this list refers to, beside the work: librdkafka may wait for a
+    name to be resolved first."""
+    threading.Thread(target=clients.clear, name="old-client", daemon=True).start()
 
 
 def _answers(client: Producer | Consumer | AdminClient) -> bool:

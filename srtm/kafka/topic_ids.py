@@ -12,6 +12,7 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from srtm.kafka.client import AWAY, MAKES_NONE, client_settings
+from srtm.kafka.cut_off import let_go
 from srtm.kafka.file import KafkaTable
 
 Asked = dict[str, "Future[Any]"]
@@ -30,6 +31,7 @@ class TopicIds:
         self._admin = AdminClient(self._settings)
         self._known: dict[str, str] = {}
         self._asked: Asked = {}
+        self._unanswered = False
         self._next = 0.0
 
     def of(self, topic: str) -> str:
@@ -43,6 +45,7 @@ class TopicIds:
                 asked, self._asked = self._asked, {}
                 for topic, answer in asked.items():
                     self._take(topic, answer, anew)
+                self._renew()
             return
         if now >= self._next:
             wanted = sorted(topics)
@@ -63,6 +66,14 @@ class TopicIds:
         for topic, answer in asked.items():
             if answer.done():
                 self._take(topic, answer, anew)
+        self._renew()
+
+    def _renew(self) -> None:
+        """Ask by another client after one that was not answered (see cut_off.py)."""
+        if self._unanswered:
+            self._unanswered = False
+            old, self._admin = [self._admin], AdminClient(self._settings)
+            let_go(old)
 
     def ask(self, topics: list[str]) -> Asked:
         if not topics:
@@ -75,8 +86,7 @@ class TopicIds:
         try:
             id = str(answer.result().topic_id)
         except KafkaException as error:
-            if error.args[0].code() in AWAY:  # this client may be cut off (see cut_off.py)
-                self._admin = AdminClient(self._settings)
+            self._unanswered |= error.args[0].code() in AWAY
             return
         if id == _NONE:
             return

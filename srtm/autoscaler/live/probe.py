@@ -11,6 +11,7 @@ from confluent_kafka.admin._group import ConsumerGroupDescription
 from srtm.autoscaler.live.monitor import Sample
 from srtm.consumer.file import GroupFile
 from srtm.kafka.client import AWAY, LastFault, away, client_settings, told
+from srtm.kafka.cut_off import let_go
 from srtm.kafka.place import Note, read_note
 from srtm.kafka.topic_ids import TopicIds
 from srtm.text.errors import UnavailableError
@@ -198,7 +199,9 @@ class Probe:
 
     def _away(self, error: KafkaException) -> UnavailableError:
         """New clients ask the next time: these may be cut off (see srtm.kafka.cut_off)."""
+        old: list[object] = [self._admin, self._consumer, self._uncommitted]
         self._open()
+        let_go(old)
         return UnavailableError(away(self._kafka, error, self._last.text))
 
 

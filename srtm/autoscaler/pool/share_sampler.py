@@ -17,6 +17,7 @@ from srtm.autoscaler.pool.reading import PoolReading
 from srtm.consumer.share_file import ShareFile
 from srtm.host.clock import NS, monotonic_ns
 from srtm.kafka.client import AWAY, LastFault, away, client_settings
+from srtm.kafka.cut_off import let_go
 from srtm.kafka.share import ShareGroup
 from srtm.text.errors import SrtmError, UnavailableError
 
@@ -196,5 +197,6 @@ class ShareSampler:
         """A new client asks the next time: this one may be cut off (see srtm.kafka.cut_off)."""
         self._consumer.poll(0)
         if error.args[0].code() in AWAY:
-            self._consumer = Consumer(self._settings)
+            old, self._consumer = [self._consumer], Consumer(self._settings)
+            let_go(old)
         return UnavailableError(away(self._file.kafka, error, self._last.text))

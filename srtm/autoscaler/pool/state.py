@@ -41,7 +41,9 @@ class PoolState:
         self.mu = _positive(found.get("mu"))
 
     def notes(self) -> list[Note]:
-        return [Note(name=name, document=each) for name, each in self.decisions.items()]
+        """Oldest first."""
+        found = [Note(name=name, document=each) for name, each in self.decisions.items()]
+        return sorted(found, key=lambda note: _number(note.document))
 
     def write(self, note: Note) -> None:
         self.decisions[note.name] = dict(note.document)
@@ -78,3 +80,8 @@ def _is_decision(value: object) -> bool:
 def _positive(value: object) -> float | None:
     usual = isinstance(value, int | float) and 0 < value < 1e9
     return float(value) if usual else None  # type: ignore[arg-type]
+
+
+def _number(document: dict[str, Any]) -> int:
+    number = document.get("number")
+    return number if isinstance(number, int) else 0

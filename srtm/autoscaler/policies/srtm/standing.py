@@ -41,6 +41,7 @@ class Standing:
 
     def _begin(self, partitions: int, most: int) -> None:
         count = min(most, self._tuning.standing_sizes)
+        self.least = min(self.least, most)
         self._sizes = np.unique(np.linspace(1, most, count).round()).astype(int)
         self._most = most
         self._groups = np.repeat(np.arange(len(self._sizes)), self._sizes)  # of each consumer
