@@ -5,7 +5,9 @@ import pytest
 
 from srtm.autoscaler.policies.srtm.standing import Standing
 from srtm.autoscaler.policies.srtm.tuning import TUNING
+from srtm.limits.slo import SLO
 
+SLOW = SLO(0.99, 0.5)
 PRICE = 0.14
 """replica-seconds of a late event: 28 of them at 200/s, with one in a hundred allowed"""
 
@@ -34,7 +36,7 @@ def spikes(seconds: int) -> list[float]:
 
 
 def test_a_plan_that_chases_spikes_gives_way_to_a_group_that_stands() -> None:
-    standing = Standing(0.5, 1.0)
+    standing = Standing(SLOW, 1.0)
     played(standing, spikes(80), size=4, late=60)
     assert standing.least == 0  # it is only watched
     played(standing, spikes(40), size=4, late=60)
@@ -42,7 +44,7 @@ def test_a_plan_that_chases_spikes_gives_way_to_a_group_that_stands() -> None:
 
 
 def test_a_plan_that_is_cheaper_is_free() -> None:
-    standing = Standing(0.5, 1.0)
+    standing = Standing(SLOW, 1.0)
     wave = [500 + 450 * np.sin(second / 60) for second in range(600)]
     at = 0.0
     for rate in wave:
@@ -50,8 +52,16 @@ def test_a_plan_that_is_cheaper_is_free() -> None:
         assert standing.least == 0
 
 
+def test_late_events_that_the_slo_allows_cost_nothing() -> None:
+    """Eight of a hundred are late of a plan that nothing of a fixed size is cheaper than."""
+    for percentile, held in ((0.9, False), (0.99, True)):
+        standing = Standing(SLO(percentile, 0.5), 1.0)
+        played(standing, [300.0] * 200, size=2, late=24)
+        assert bool(standing.least) is held
+
+
 def test_it_is_free_again_after_a_while_and_held_for_longer_the_next_time() -> None:
-    standing = Standing(0.5, 1.0)
+    standing = Standing(SLOW, 1.0)
     held = []
     at = 0.0
     for _ in range(2):
@@ -68,7 +78,7 @@ def test_it_is_free_again_after_a_while_and_held_for_longer_the_next_time() -> N
 
 def test_its_late_events_are_those_of_a_fluid_queue() -> None:
     """Two consumers serve 400/s: of 600/s for ten seconds from the 30th on, the last waits 5 s."""
-    standing = Standing(0.5, 1.0)
+    standing = Standing(SLOW, 1.0)
     rates = [100.0] * 30 + [600.0] * 10 + [100.0] * 60
     played(standing, rates, size=6, partitions=4)
     late = dict(zip(standing._sizes.tolist(), standing._late.tolist(), strict=True))
@@ -80,7 +90,7 @@ def test_its_late_events_are_those_of_a_fluid_queue() -> None:
 
 
 def test_many_partitions_are_played_by_a_few_sizes() -> None:
-    standing = Standing(0.5, 1.0)
+    standing = Standing(SLOW, 1.0)
     played(standing, [2000.0] * 3, size=20, partitions=300)
     assert len(standing._sizes) == TUNING.standing_sizes
     assert standing._sizes[[0, -1]].tolist() == [1, 300]
@@ -92,7 +102,7 @@ def test_many_partitions_are_played_by_a_few_sizes() -> None:
 
 
 def test_another_number_of_partitions_begins_anew() -> None:
-    standing = Standing(0.5, 1.0)
+    standing = Standing(SLOW, 1.0)
     at = played(standing, spikes(120), 4, 60)
     assert standing.least
     played(standing, [100.0] * 5, 4, partitions=7, begin=at)

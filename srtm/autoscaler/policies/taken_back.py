@@ -18,7 +18,7 @@ from srtm.text.words import counted
 WATCH_SECONDS = 60.0
 """How long what follows a change is watched, from when it is complete, and how long a decision may
 take to be carried out at all."""
-WORSE = 2.0
+WORSE = 4.0
 """Late events are too many when they are more than so many times what was foretold and what the SLO
 allows, and their share more than so many times the one of the minutes before."""
 EVENTS = 20

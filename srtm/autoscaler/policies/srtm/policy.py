@@ -78,7 +78,7 @@ class Srtm:
         self._rates: deque[float] = deque(maxlen=self._horizon * tuning.paths)
         self._surges = Surges(self._seconds, tuning)
         self._level = Level(self._ceiling)
-        self._standing = Standing(self._slo.target_seconds, self._seconds, tuning)
+        self._standing = Standing(self._slo, self._seconds, tuning)
         self._observations = 0
         self._launched_at: float | None = None
         self._smaller = 0  # decisions in a row that want fewer consumers

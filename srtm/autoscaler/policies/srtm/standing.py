@@ -2,9 +2,9 @@
 
 A load that rises and falls quicker than consumers start is served best by a group that stands. So
 groups of each size are played beside the plan, as fluid queues over the arrivals of the last
-minutes; each costs its consumers, and its late events at the SLO's usual price. Where one of them
-costs clearly less than the plan did, its size is the least that the plan may choose for a while:
-for twice as long if it has to come back soon after.
+minutes; each costs its consumers, and at the SLO's usual price the late events beyond those that
+the SLO allows. Where one of them costs clearly less than the plan did, its size is the least that
+the plan may choose for a while: for twice as long if it has to come back soon after.
 """
 
 import heapq
@@ -15,21 +15,18 @@ from numpy.typing import NDArray
 
 from srtm.autoscaler.fluid import late_events
 from srtm.autoscaler.policies.srtm.tuning import TUNING, Tuning
+from srtm.limits.slo import SLO
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 
 
 class Standing:
-    """The plan, and groups that stand, each with what it cost.
+    """The plan, and groups that stand, each with what it cost."""
 
-    target_seconds: of the SLO
-    """
-
-    def __init__(
-        self, target_seconds: float, interval_seconds: float, tuning: Tuning = TUNING
-    ) -> None:
-        self._target = target_seconds
+    def __init__(self, slo: SLO, interval_seconds: float, tuning: Tuning = TUNING) -> None:
+        self._target = slo.target_seconds
+        self._share = slo.allowed_late_share
         self._seconds = interval_seconds
         self._tuning = tuning
         self._keep = 0.5 ** (interval_seconds / tuning.standing_memory_seconds)
@@ -50,6 +47,7 @@ class Standing:
         self._waiting = np.zeros(len(self._groups))
         self._late = np.zeros(len(self._sizes))
         self._loads = np.zeros(partitions)
+        self._allowed = 0.0
         self._plan_late = self._plan_sizes = self._intervals = self._seen = 0.0
         self._dealt = -math.inf
 
@@ -85,6 +83,7 @@ class Standing:
         sums = np.bincount(self._groups, weights=found.sum(axis=0), minlength=len(self._sizes))
         if self._seen <= self._tuning.standing_begin_seconds:
             sums, late = np.zeros_like(sums), 0  # a start is nobody's choice
+        self._allowed = self._keep * self._allowed + self._share * float(slots.sum())
         self._late = self._keep * self._late + sums
         self._plan_late = self._keep * self._plan_late + late
         self._plan_sizes = self._keep * self._plan_sizes + size
@@ -114,8 +113,10 @@ class Standing:
         if self._seen < tuning.standing_seconds:
             return
         seconds = self._intervals * self._seconds
-        costs = self._sizes + price * self._late / seconds
-        plan = self._plan_sizes / self._intervals + price * self._plan_late / seconds
+        beyond = np.maximum(0.0, self._late - self._allowed)
+        costs = self._sizes + price * beyond / seconds
+        plan_beyond = max(0.0, self._plan_late - self._allowed)
+        plan = self._plan_sizes / self._intervals + price * plan_beyond / seconds
         best = int(costs.argmin())
         if costs[best] < (1.0 - tuning.standing_margin) * plan:
             if not self.least:
