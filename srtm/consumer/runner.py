@@ -35,8 +35,8 @@ log = logging.getLogger("srtm.consumer")
 _MOST_BACKOFF_SECONDS = 30.0
 _WATCH_SECONDS = 0.05
 _COMMIT_SECONDS = 15.0
-"""The longest that Kafka may leave a commit unanswered, though it answers otherwise: librdkafka has
-lost it then."""
+"""The longest that Kafka may leave a commit unanswered while it answers all else: librdkafka has lost
+it then."""
 _END_SECONDS = 5.0
 """The longest time from SIGTERM, or the end of the batch in hand, to the end of the process."""
 
@@ -234,15 +234,18 @@ class Runner:
     # --- bounds -----------------------------------------------------------------------------------
 
     def _watch(self, told: int) -> None:
-        asked_ns = 0
+        asked_ns, held_ns = 0, monotonic_ns()
         while not self._ended.is_set():
+            if not self._membership.holds():  # Kafka is away
+                held_ns = monotonic_ns()
             if not asked_ns and select.select([told], [], [], _WATCH_SECONDS)[0]:
                 asked_ns = monotonic_ns()
             elif asked_ns:
                 self._ended.wait(_WATCH_SECONDS)
             (phase, lasts), seconds = self._figures.phase_seconds, self._figures.in_batch_seconds
             since_asked = (monotonic_ns() - asked_ns) / NS if asked_ns else 0.0
-            if phase is Phase.COMMIT and lasts > _COMMIT_SECONDS and self._membership.holds():
+            since_held = (monotonic_ns() - held_ns) / NS
+            if phase is Phase.COMMIT and min(lasts, since_held) > _COMMIT_SECONDS:
                 end_process(
                     "Kafka answers, but not to a commit: what was not committed comes again"
                 )

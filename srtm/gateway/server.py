@@ -328,8 +328,8 @@ class Gateway:
     async def _drain(self) -> None:
         """Take nothing new, withdraw, finish what was taken, close the rest without OK."""
         self.draining = True
+        self.tcp.close()  # before it is said: whoever reads it finds the door shut
         log.info("draining for at most %gs", self.options.drain_timeout)
-        self.tcp.close()
         if self.auth is not None:
             self.auth.give_up()
         await self.watch.withdraw()

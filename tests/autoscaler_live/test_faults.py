@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer
 from kafka.errors import RebalanceInProgressError
 
@@ -81,6 +82,18 @@ def test_a_commit_that_is_never_answered(make_group: Make) -> None:
     wait_for(lambda: group.kafka.committed("unanswered-group", "unanswered") == 10, "committed", 40)
     group.check_kept()
     assert "Kafka answers, but not to a commit" in group.logs()
+
+
+def test_its_consumers_are_told_from_those_of_its_namesake_on_another_kafka(
+    make_group: Make,
+) -> None:
+    group = make_group("namesake", group={"min": 1, "max": 1})
+    cluster = AdminClient({"bootstrap.servers": group.kafka.address}).list_topics().cluster_id
+    group.controller()
+    group.wait_state(1)
+    (pid,) = group.pids()
+    found = (Path("/proc") / str(pid) / "environ").read_text().split("\0")
+    assert f"SRTM_GROUP=kafka:{cluster}/namesake-group/namesake" in found
 
 
 def test_a_process_that_proc_hides_is_not_taken_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:

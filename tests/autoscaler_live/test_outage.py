@@ -15,17 +15,40 @@ QUICK_MEMBERS = {
     "group_consumer_min_heartbeat_interval_ms": "300",
 }
 
+HANGING = """
+from srtm.consumer import reader, runner
+
+runner._COMMIT_SECONDS = 6.0
+commit = reader.Reader.commit
+
+
+def hang(self):
+    while self._places.moved() and (HERE / "hang").exists():
+        (HERE / "hung").touch()
+        time.sleep(0.01)
+    return commit(self)
+
+
+reader.Reader.commit = hang
+"""
+
 
 def test_kafka_is_killed_and_comes_back(tmp_path: Path, servers: Servers) -> None:
-    """Without Kafka no lease can be renewed, so nobody works; afterwards the same consumers do."""
+    """Without Kafka no lease can be renewed, so nobody works; afterwards the same consumers do. One
+    has a commit under way all the while, for longer than Kafka has for one while it answers."""
     with kafka_in(tmp_path / "kafka") as kafka:
         found = group(kafka, servers, "outage", group={"min": 2, "max": 2, "lease": "3s"})
+        with (found.folder / "work.py").open("a") as work:
+            work.write(HANGING)
         try:
             controller = found.controller()
             found.produce(50)
             found.wait_kept()
             found.wait_state(2)
             pids = found.pids()
+            (found.folder / "hang").touch()
+            found.produce(100)
+            wait_for(lambda: (found.folder / "hung").exists(), "a commit hangs", 30)
             kafka.server.kill()
             wait_for(lambda: found.stats()["health"] != "OK", "the controller says so", 20)
             over = threading.Event()
@@ -33,6 +56,8 @@ def test_kafka_is_killed_and_comes_back(tmp_path: Path, servers: Servers) -> Non
             timer.start()
             over.wait()
             kafka.server.start()
+            wait_for(lambda: "Kafka answers again" in controller.text(), "it is back", 30)
+            (found.folder / "hang").unlink()
             found.produce(100)
             found.wait_kept(60)
             found.wait_state(2, 60)

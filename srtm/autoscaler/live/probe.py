@@ -49,6 +49,8 @@ class Probe:
     does not answer it."""
 
     def __init__(self, file: GroupFile) -> None:
+        self.cluster = ""
+        """Kafka's id of its cluster, known once `partitions` was asked."""
         self._topic = file.group.topic
         self._group = file.group.id
         self._kafka = file.kafka
@@ -79,11 +81,12 @@ class Probe:
     def partitions(self) -> int:
         """How many the topic has now."""
         try:
-            found = self._consumer.list_topics(self._topic, timeout=_ASK_SECONDS).topics
+            found = self._consumer.list_topics(self._topic, timeout=_ASK_SECONDS)
         except KafkaException as error:
             self._consumer.poll(0)
             raise self._away(error) from None
-        topic = found.get(self._topic)
+        self.cluster = found.cluster_id or ""
+        topic = found.topics.get(self._topic)
         if topic is None or topic.error is not None or not topic.partitions:
             raise UnavailableError(
                 f"Kafka at {self._kafka.bootstrap_servers} has no topic {self._topic}; create it"

@@ -57,7 +57,8 @@ class Service:
         make_topic(self._file)
         self._log = GroupLog(self._file, f"srtm-controller-{group.id}", keeps=True)
         table = self._file.executor
-        executor = make_executor(table, self._path, f"kafka:{group.id}/{group.topic}")
+        key = f"kafka:{self._probe.cluster}/{group.id}/{group.topic}"
+        executor = make_executor(table, self._path, key)
         self.world = KafkaWorld(
             group=group,
             process=here(),
