@@ -35,8 +35,8 @@ log = logging.getLogger("srtm.consumer")
 _MOST_BACKOFF_SECONDS = 30.0
 _WATCH_SECONDS = 0.05
 _COMMIT_SECONDS = 15.0
-"""The longest that Kafka may leave a commit unanswered while it answers all else: librdkafka has lost
-it then."""
+"""The longest that Kafka may leave a commit unanswered while it answers all else: librdkafka has
+lost it then."""
 _END_SECONDS = 5.0
 """The longest time from SIGTERM, or the end of the batch in hand, to the end of the process."""
 
