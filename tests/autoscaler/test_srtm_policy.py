@@ -271,6 +271,16 @@ def test_a_scale_down_waits_until_the_budget_pays_for_it() -> None:
     assert cheap.index(first_change(cheap)) < decisions.index(change)
 
 
+def test_a_scale_down_that_is_refused_is_not_paid_for() -> None:
+    asked = group(HALVES, rebalance=1.0)
+    decisions = asked.watch([30.0] * 4, 200)
+    assert sum(each.action is Action.DOWN for each in decisions) > 5
+    assert asked.policy._budget._handed_over == 0.0
+    asked.owned = ALL  # and now it is carried out
+    asked.decide([30.0] * 4)
+    assert asked.policy._budget._handed_over > 0.0
+
+
 def test_where_the_rate_jumps_about_fewer_consumers_are_wanted_for_long_first() -> None:
     """For six decisions at most: five seconds of start-up and a rebalance. Nobody obeys here."""
     random = Random(1)
@@ -393,6 +403,7 @@ def test_a_hand_over_that_was_slow_is_not_chosen_again() -> None:
     learning = group(HALVES, Handover.COOPERATIVE, Handover.DIRECT)
     change = first_change(learning.watch([130.0] * 4))
     assert change.handover is Handover.DIRECT
+    learning.policy.decide(learning.observation([130.0] * 4, rebalancing=True))
     seen = learning.observation([130.0] * 4)
     slow = Observation(
         at=seen.at,

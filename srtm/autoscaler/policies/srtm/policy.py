@@ -15,7 +15,7 @@ is allowed, with no setting for a workload. All constants stand in `tuning`.
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from srtm.autoscaler.policies.srtm.outlook import Outlook
 from srtm.autoscaler.policies.srtm.plan import first_step
 from srtm.autoscaler.policies.srtm.shape import Shape, beside
 from srtm.autoscaler.policies.srtm.standing import Standing
-from srtm.autoscaler.policies.srtm.stops import Stops
+from srtm.autoscaler.policies.srtm.stops import Kind, Stops
 from srtm.autoscaler.policies.srtm.surges import Surges
 from srtm.autoscaler.policies.srtm.tuning import TUNING, Tuning
 from srtm.autoscaler.policies.timeline import Timeline
@@ -38,6 +38,20 @@ from srtm.limits.ceiling import EXCEEDED, Ceiling, Level
 from srtm.limits.slo import SLO
 
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A change that was decided and may be refused: then it costs nothing, and teaches nothing.
+
+    group: as it was; late: events that were late by then; cost: those of the hand-over, foretold
+    """
+
+    group: Group
+    kind: Kind
+    at: float
+    late: int
+    cost: float
 
 
 class Srtm:
@@ -82,6 +96,7 @@ class Srtm:
         self._observations = 0
         self._launched_at: float | None = None
         self._smaller = 0  # decisions in a row that want fewer consumers
+        self._asked: _Asked | None = None
 
     def decide(self, seen: Observation) -> Decision:
         notes = self._look(seen)
@@ -150,10 +165,14 @@ class Srtm:
             mus = [c.mu for c in seen.consumers] or [seen.new_mu]
             mu, room = math.fsum(mus) / len(mus), self._room(seen)
             self._standing.see(slots, mu, room, len(seen.consumers), seen.late)
-        self._budget.see(seen, self._seconds)
         changing = seen.rebalancing or any(
             c.state is ConsumerState.STARTING for c in seen.consumers
         )
+        asked, self._asked = self._asked, None
+        if asked is not None and (changing or group_of(seen) != asked.group):
+            self._budget.expect(asked.cost)
+            self._stops.begin(asked.kind, asked.at, asked.late, asked.cost)
+        self._budget.see(seen, self._seconds)
         self._stops.see(seen.at, self._budget.late, seen.stopped_seconds, changing)
         beyond = (EXCEEDED,) if self._level.exceeded else ()
         return (*odd, *beyond, *cannot_be_met(seen, self._slo.target_seconds))
@@ -253,8 +272,7 @@ class Srtm:
         cost, kind = hand_overs[best]
         if self._launched_at is None:
             self._launched_at = seen.at
-        self._budget.expect(cost)
-        self._stops.begin((kind, action), seen.at, self._budget.late, cost)
+        self._asked = _Asked(now, (kind, action), seen.at, self._budget.late, cost)
         rates = outlook.rates
         reason = (
             f"{len(now)} -> {len(groups[best])} consumers for {rates[0]:.0f} events/s, "
