@@ -8,8 +8,25 @@ service (W + j) / μ later, and is late when that is more than the target. All a
 import numpy as np
 from numpy.typing import NDArray
 
+from srtm.autoscaler.observation import Observation
+
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
+
+
+def slotted(seen: Observation, interval_seconds: float) -> Floats:
+    """Events of one interval, shape (slots, partitions), however long ago the last observation was.
+    Where slots are not known the interval is one, and what a partition's own do not tell is spread
+    evenly."""
+    lengths = {len(p.slots) for p in seen.partitions}
+    events = np.array([[p.rate * interval_seconds for p in seen.partitions]])
+    if len(lengths) != 1 or lengths == {0}:
+        return events
+    slots = np.array([p.slots for p in seen.partitions], dtype=np.float64).T
+    sums = slots.sum(axis=0)
+    evenly = np.full_like(slots, 1 / len(slots))
+    found: Floats = np.divide(slots, sums, out=evenly, where=sums > 0) * events
+    return found
 
 
 def late_events(

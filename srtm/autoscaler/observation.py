@@ -112,6 +112,21 @@ class Observation:
         """Events waiting in the whole topic."""
         return math.fsum(p.lag for p in self.partitions)
 
+    @property
+    def starting(self) -> bool:
+        """Is a consumer launched that has not joined?"""
+        return any(c.state is ConsumerState.STARTING for c in self.consumers)
+
+    @property
+    def changing(self) -> bool:
+        """Is a decision being carried out?"""
+        return self.rebalancing or self.starting
+
+    @property
+    def orphans(self) -> list[int]:
+        """Partitions that nobody has: new ones, or those of a consumer that died."""
+        return [p.id for p in self.partitions if p.id not in self.owners]
+
 
 def _check(what: str, value: float, unit: str) -> None:
     if not 0 <= value < math.inf:

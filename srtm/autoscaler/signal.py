@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from srtm.autoscaler.fluid import late_events
+from srtm.autoscaler.fluid import late_events, slotted
 from srtm.autoscaler.observation import Observation
 from srtm.limits.slo import SLO
 
@@ -28,11 +28,9 @@ def latency_signal(seen: Observation, slo: SLO, interval_seconds: float) -> floa
 
     interval_seconds: from one observation to the next
     """
-    lengths = {len(p.slots) for p in seen.partitions}
-    slots = lengths.pop() if len(lengths) == 1 and 0 not in lengths else 1
     ahead = seen.startup_seconds + seen.rebalance_seconds
     intervals = min(_MOST_INTERVALS, max(1, math.ceil(ahead / interval_seconds)))
-    came = np.array([_came(p.slots, p.rate * interval_seconds, slots) for p in seen.partitions]).T
+    came = slotted(seen, interval_seconds)
     served = np.array([[p.id in c.partitions for c in seen.consumers] for p in seen.partitions])
     total = float(came.sum())
     if total <= 0.0:
@@ -49,7 +47,7 @@ def latency_signal(seen: Observation, slo: SLO, interval_seconds: float) -> floa
         return MOST
 
     def late(latency: float) -> float:
-        found, _ = late_events(arrivals, mu, interval_seconds / slots, latency, waiting)
+        found, _ = late_events(arrivals, mu, interval_seconds / len(came), latency, waiting)
         return float(found.sum())
 
     low, high = 0.0, MOST * slo.target_seconds
@@ -59,11 +57,3 @@ def latency_signal(seen: Observation, slo: SLO, interval_seconds: float) -> floa
         middle = (low + high) / 2
         low, high = (middle, high) if late(middle) > allowed else (low, middle)
     return high / slo.target_seconds
-
-
-def _came(parts: tuple[float, ...], count: float, slots: int) -> list[float]:
-    """Events of each slot, which sum to `count`; spread evenly where slots are not known."""
-    whole = math.fsum(parts)
-    if len(parts) != slots or whole <= 0.0:
-        return [count / slots] * slots
-    return [count * part / whole for part in parts]

@@ -23,8 +23,7 @@ def bounded(seen: Observation, decision: Decision, least: int, most: int) -> Dec
     else:
         _check(seen, members)
     notes, count = list(decision.notes), len(members)
-    whole = len(seen.owners) == len(seen.partitions)
-    if count > most == len(seen.consumers) and (whole or not most):
+    if count > most == len(seen.consumers) and not (seen.orphans and most):
         # It would only take partitions round: the policy does not know of the bound.
         note = f"it wants {count} consumers, and {most} is the most that there may be now"
         return replace(decision, action=Action.NONE, members=(), notes=(*notes, note))
@@ -65,7 +64,7 @@ class Within:
 def adopted(seen: Observation, reason: str) -> Decision:
     """Partitions that nobody has, each to the consumer with the least rate."""
     members = [Member(each.id, each.partitions) for each in seen.consumers]
-    orphans = [p.id for p in seen.partitions if p.id not in seen.owners]
+    orphans = seen.orphans
     if not members or not orphans:
         return Decision(Action.NONE, reason="nobody is there to take partitions")
     return Decision(Action.REASSIGN, tuple(_shared(seen, members, orphans)), reason)

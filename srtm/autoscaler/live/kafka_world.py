@@ -257,7 +257,7 @@ class KafkaWorld:
         return decision.notes
 
     def adopt(self, seen: Observation, decision: Decision) -> Decision:
-        orphans = [p.id for p in seen.partitions if p.id not in seen.owners]
+        orphans = seen.orphans
         acts = decision.action is not Action.NONE
         self._alone = self._alone + 1 if orphans and not acts and self._led.assigns else 0
         if self._alone >= _LEFT_ALONE and seen.consumers:

@@ -45,8 +45,7 @@ class Rescales:
     def allowed(self, seen: Observation, decision: Decision, stamp: str) -> Decision:
         """The decision, where the day has a change left for it. More consumers are never refused,
         nor that somebody takes what nobody has."""
-        orphaned = len(seen.owners) < len(seen.partitions)
-        free = decision.action in (Action.NONE, Action.UP) or orphaned
+        free = decision.action in (Action.NONE, Action.UP) or seen.orphans
         if free or self.most is None or self.count(stamp) < self.most:
             return decision
         until = time.strftime(STAMP, time.gmtime(self._at[-self.most] + DAY_SECONDS))

@@ -31,7 +31,6 @@ from srtm.autoscaler.policies.group import (
     items_of,
     members_of,
     nothing,
-    unowned,
     wanted,
 )
 from srtm.autoscaler.policies.paper import PaperPolicy
@@ -71,7 +70,7 @@ def scale_needed(
         return Scaling.UP
     if pack(seen, f_down, w_sla, algorithm=algorithm).count < len(seen.consumers):
         return Scaling.DOWN
-    if unowned(seen) or assignment_violates_the_sla(seen, f_up, w_sla):
+    if seen.orphans or assignment_violates_the_sla(seen, f_up, w_sla):
         return Scaling.REASS
     return None
 

@@ -38,11 +38,6 @@ def resized(seen: Observation, count: int) -> list[str | None]:
     return kept + [None] * (count - len(kept))
 
 
-def unowned(seen: Observation) -> list[int]:
-    """Partitions that nobody has: new ones, or those of a consumer that died."""
-    return [p.id for p in seen.partitions if p.id not in seen.owners]
-
-
 def capped(seen: Observation, count: int, of: str) -> tuple[int, tuple[str, ...]]:
     """`count` within 1 and the number of partitions, beyond which consumers would idle; `of` is
     named in the note where it was more."""

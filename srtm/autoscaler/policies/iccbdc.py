@@ -25,7 +25,6 @@ from srtm.autoscaler.policies.group import (
     items_of,
     members_of,
     nothing,
-    unowned,
     wanted,
 )
 from srtm.autoscaler.policies.kafka import adopt_orphans, scale_to
@@ -75,7 +74,7 @@ class Iccbdc(PaperPolicy):
             self._cooldown.begin(seen.at)
             reason = f"{load} want {consumers(packing.count)}, {have} are there"
             return wanted(seen, members_of(packing), reason, notes)
-        if unowned(seen) or assignment_violates_the_sla(seen, 1.0, w_sla):
+        if seen.orphans or assignment_violates_the_sla(seen, 1.0, w_sla):
             reason = f"an assignment over mu: {load} anew over {consumers(have)}"
             return wanted(seen, members_of(packing), reason, notes)
         return nothing(f"{consumers(have)} hold {load}", notes)

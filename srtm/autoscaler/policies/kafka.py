@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from srtm.autoscaler.decision import Decision, Handover, Member
 from srtm.autoscaler.observation import Observation
 from srtm.autoscaler.packing import assign_range, assign_sticky
-from srtm.autoscaler.policies.group import consumers, nothing, resized, unowned, wanted
+from srtm.autoscaler.policies.group import consumers, nothing, resized, wanted
 
 
 def scale_to(
@@ -25,7 +25,7 @@ def adopt_orphans(
 ) -> Decision:
     """The policy scales nothing: NONE, unless Kafka itself would rebalance, as it does when a
     consumer died or a partition is new. Consumers beyond the partitions leave then."""
-    orphans = unowned(seen)
+    orphans = seen.orphans
     if not orphans:
         return nothing(reason, notes)
     if not seen.consumers:

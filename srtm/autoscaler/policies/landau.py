@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from srtm.autoscaler.decision import Decision, Handover
-from srtm.autoscaler.observation import ConsumerState, Observation
+from srtm.autoscaler.observation import Observation
 from srtm.autoscaler.packing import Algorithm
 from srtm.autoscaler.policies.group import (
     bins_of,
@@ -20,7 +20,6 @@ from srtm.autoscaler.policies.group import (
     items_of,
     members_of,
     nothing,
-    unowned,
     wanted,
 )
 from srtm.autoscaler.policies.paper import PaperPolicy
@@ -69,7 +68,7 @@ class Landau(PaperPolicy):
         if self.state is State.SYNCHRONIZE:
             self._step(Event.SYNCHRONIZED, seen.at)
         if self.state is State.MANAGE:
-            if under_way(seen):
+            if seen.changing:
                 return nothing("group management: consumers start or partitions move")
             self._step(Event.DONE, seen.at)
         trigger = self._trigger(seen)
@@ -98,7 +97,7 @@ class Landau(PaperPolicy):
                 return (
                     f"consumer {consumer.id} is over its capacity ({rate:g} of {consumer.mu:g}/s)"
                 )
-        if orphans := unowned(seen):
+        if orphans := seen.orphans:
             return f"{len(orphans)} of {len(seen.partitions)} partitions are not assigned"
         waited = seen.at - self._since
         if waited >= MAX_S1_SECONDS:
@@ -109,8 +108,3 @@ class Landau(PaperPolicy):
         self.state = STEPS[self.state][event]
         if self.state is State.SENTINEL:
             self._since = at
-
-
-def under_way(seen: Observation) -> bool:
-    """Is a scaling being carried out?"""
-    return seen.rebalancing or any(c.state is ConsumerState.STARTING for c in seen.consumers)

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, replace
 
 from srtm.autoscaler.decision import Action, Decision, Member, Policy
-from srtm.autoscaler.observation import ConsumerState, Observation
+from srtm.autoscaler.observation import Observation
 from srtm.limits.slo import SLO
 from srtm.text.words import counted
 
@@ -64,7 +64,7 @@ class _Trial:
         there = {(c.id, c.partitions) for c in seen.consumers}
         wanted = {(each.consumer, each.partitions) for each in self.after}
         self.carried_out |= len(there) == len(wanted) if self.smaller else there == wanted
-        if self.carried_out and self.complete_at is None and not _is_changing(seen):
+        if self.carried_out and self.complete_at is None and not seen.changing:
             self.complete_at = seen.at
 
     def is_over(self, at: float) -> bool:
@@ -139,7 +139,7 @@ class TakenBack:
         if again or decision.members == before:
             return
         self._trial = None
-        if decision.action is Action.UP or _is_changing(seen) or _has_orphans(seen):
+        if decision.action is Action.UP or seen.changing or seen.orphans:
             return
         assert self._rate is not None
         self._trial = _Trial(
@@ -164,7 +164,7 @@ class TakenBack:
         gone = sum(each.consumer not in there for each in trial.before)
         enough = decision.action is Action.UP and len(decision.members) >= len(trial.before)
         possible = known == {p.id for p in seen.partitions} and (trial.smaller or not gone)
-        if enough or not possible or _is_changing(seen):
+        if enough or not possible or seen.changing:
             return Decision(Action.NONE) if self._why_not(seen, decision) else decision
         members = tuple(
             each if each.consumer in there else replace(each, consumer=None)
@@ -181,7 +181,7 @@ class TakenBack:
     def _why_not(self, seen: Observation, decision: Decision) -> str:
         """Why the decision is refused; "" where it is not."""
         refused = self._refused.get(decision.action)
-        if refused is None or seen.at >= refused.until or _has_orphans(seen):
+        if refused is None or seen.at >= refused.until or seen.orphans:
             return ""
         assert self._rate is not None
         other = decision.action is Action.REASSIGN and len(decision.members) != refused.size
@@ -194,11 +194,3 @@ class TakenBack:
             f"{what} made too much late at {refused.rate:.0f}/s: not tried again for "
             f"{refused.until - seen.at:.0f} s, or until less comes"
         )
-
-
-def _is_changing(seen: Observation) -> bool:
-    return seen.rebalancing or any(c.state is ConsumerState.STARTING for c in seen.consumers)
-
-
-def _has_orphans(seen: Observation) -> bool:
-    return len(seen.owners) < len(seen.partitions)

@@ -23,7 +23,7 @@ from srtm.autoscaler.policies.contract.backlog import Backlog, slots_of
 from srtm.autoscaler.policies.contract.partitioned import Partitioned
 from srtm.autoscaler.policies.contract.pooled import Pool
 from srtm.autoscaler.policies.contract.view import Sized, View, shown
-from srtm.autoscaler.policies.group import consumers, nothing, unowned, wanted
+from srtm.autoscaler.policies.group import consumers, nothing, wanted
 from srtm.autoscaler.policies.paper import PaperPolicy
 from srtm.autoscaler.policies.settings import Settings
 from srtm.autoscaler.policies.srtm.groups import Group
@@ -60,14 +60,13 @@ class Contracted(PaperPolicy):
 
     def _decide(self, seen: Observation) -> Decision:
         notes = tuple(self._look(seen))
-        starting = any(c.state is ConsumerState.STARTING for c in seen.consumers)
         if self.settings.pooled:
             return self._answer(seen, Pool(self._view(seen), self._joins(seen)).plan(), notes)
         group = Partitioned(self._view(seen), self._shares(seen), self.settings.handover)
-        if unowned(seen) and not seen.rebalancing:
+        if seen.orphans and not seen.rebalancing:
             members = group.adopting()
             return wanted(seen, members, "partitions have no consumer", notes)
-        if starting:
+        if seen.starting:
             return nothing("a change is under way", notes)
         self._most = group.fewest_for_ever(self._most)
         decision = self._answer(seen, group.plan(self._most), notes)

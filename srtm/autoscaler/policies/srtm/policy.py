@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from srtm.autoscaler.decision import Action, Decision, Handover, Member
-from srtm.autoscaler.observation import ConsumerState, Observation
+from srtm.autoscaler.fluid import Floats, slotted
+from srtm.autoscaler.observation import Observation
 from srtm.autoscaler.policies.paper import cannot_be_met
 from srtm.autoscaler.policies.srtm.budget import Budget
 from srtm.autoscaler.policies.srtm.forecast import Forecast
@@ -36,8 +36,6 @@ from srtm.autoscaler.policies.srtm.tuning import TUNING, Tuning
 from srtm.autoscaler.policies.timeline import Timeline
 from srtm.limits.ceiling import EXCEEDED, Ceiling, Level
 from srtm.limits.slo import SLO
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +98,10 @@ class Srtm:
 
     def decide(self, seen: Observation) -> Decision:
         notes = self._look(seen)
-        orphans = sum(p.id not in seen.owners for p in seen.partitions)
+        orphans = len(seen.orphans)
         if not seen.consumers or (orphans and not seen.rebalancing):
             return self._adopt(seen, orphans, notes)
-        starting = any(c.state is ConsumerState.STARTING for c in seen.consumers)
-        if not starting and not seen.rebalancing:
+        if not seen.changing:
             self._launched_at = None
         elif seen.rebalancing or not self._launches_still(seen):
             return Decision(Action.NONE, reason="a change is under way", notes=notes)
@@ -165,15 +162,12 @@ class Srtm:
             mus = [c.mu for c in seen.consumers] or [seen.new_mu]
             mu, room = math.fsum(mus) / len(mus), self._room(seen)
             self._standing.see(slots, mu, room, len(seen.consumers), seen.late)
-        changing = seen.rebalancing or any(
-            c.state is ConsumerState.STARTING for c in seen.consumers
-        )
         asked, self._asked = self._asked, None
-        if asked is not None and (changing or group_of(seen) != asked.group):
+        if asked is not None and (seen.changing or group_of(seen) != asked.group):
             self._budget.expect(asked.cost)
             self._stops.begin(asked.kind, asked.at, asked.late, asked.cost)
         self._budget.see(seen, self._seconds)
-        self._stops.see(seen.at, self._budget.late, seen.stopped_seconds, changing)
+        self._stops.see(seen.at, self._budget.late, seen.stopped_seconds, seen.changing)
         beyond = (EXCEEDED,) if self._level.exceeded else ()
         return (*odd, *beyond, *cannot_be_met(seen, self._slo.target_seconds))
 
@@ -334,17 +328,10 @@ def _loads(seen: Observation, shares: Floats) -> dict[int, float]:
 
 
 def _slots(seen: Observation, interval_seconds: float, target_seconds: float) -> Floats:
-    """Events of one interval, shape (slots, partitions), however long ago the last observation
-    was; where slots are not known, the interval is one.
-
-    What comes in a slot is taken to come at once, which says something only of slots that are not
-    longer than the target: longer ones are cut, and their events spread evenly."""
-    lengths = {len(p.slots) for p in seen.partitions}
-    slots = np.array([[p.rate * interval_seconds for p in seen.partitions]])
-    if len(lengths) == 1 and lengths != {0}:
-        seen_slots = np.array([p.slots for p in seen.partitions], dtype=np.float64).T
-        sums = seen_slots.sum(axis=0)
-        slots = np.divide(seen_slots, sums, out=np.zeros_like(seen_slots), where=sums > 0) * slots
+    """Events of one interval, shape (slots, partitions). What comes in a slot is taken to come at
+    once, which says something only of slots that are not longer than the target: longer ones are
+    cut, and their events spread evenly."""
+    slots = slotted(seen, interval_seconds)
     parts = math.ceil(interval_seconds / len(slots) / target_seconds - 1e-9)
     return np.repeat(slots / parts, parts, axis=0)
 
