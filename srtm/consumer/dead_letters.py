@@ -48,7 +48,10 @@ class DeadLetters:
         """Return once Kafka has it. Of a record that is too large for the topic it has all but the
         value. Raises UnavailableError where Kafka does not take it."""
         headers = list(headers_of([message])[0] or [])
-        headers += [(name, value.encode()) for name, value in _where(message, reason)]
+        headers += [
+            (name, value.encode(errors="backslashreplace"))
+            for name, value in _where(message, reason)
+        ]
         value = message.value()
         code = self._send(message.key(), value, headers)
         if code is not None and code.code() in _TOO_LARGE:

@@ -65,6 +65,13 @@ def kafka_topic(value: str) -> str:
     return value
 
 
+def group_id(value: str) -> str:
+    """Raises ValueError for one that is blank, which librdkafka does not know."""
+    if not value.strip():
+        raise ValueError("it is blank; give the group a name")
+    return value
+
+
 def _function(value: str) -> str:
     if value and not _FUNCTION.fullmatch(value):
         raise ValueError(f"{value!r} names no function; write module:function, such as work:handle")
@@ -135,6 +142,7 @@ class GroupTable(ScaledTable):
     metadata_topic: str = ""
 
     _is_topic = field_validator("topic", "metadata_topic")(kafka_topic)
+    _is_id = field_validator("id")(group_id)
 
     @model_validator(mode="after")
     def _whole(self) -> Self:

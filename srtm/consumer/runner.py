@@ -6,6 +6,7 @@ what comes begins where its last owner committed. A batch has `batch-timeout`; o
 longer, or whose sink works on after the lease has ended, ends the process: nothing else stops it.
 """
 
+import asyncio
 import logging
 import os
 import select
@@ -28,7 +29,7 @@ from srtm.host.backoff import backoff_seconds
 from srtm.host.clock import NS, monotonic_ns
 from srtm.host.stop import Stop
 from srtm.kafka.client import told
-from srtm.text.errors import Exit
+from srtm.text.errors import Exit, reason_of
 
 log = logging.getLogger("srtm.consumer")
 
@@ -162,7 +163,7 @@ class Runner:
         except LeaseLost as lost:
             self._drop(str(lost))
             return
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:  # a task of the user's was cancelled
             self._failed(error)
             return
         self._figures.enter(Phase.COMMIT)
@@ -190,7 +191,7 @@ class Runner:
         self._figures.dropped += 1
         self._reader.rewind()
 
-    def _failed(self, error: Exception) -> None:
+    def _failed(self, error: BaseException) -> None:
         """The user's code, or the sink: the batch comes again, later each time."""
         wait = backoff_seconds(self._failures, 0.5, _MOST_BACKOFF_SECONDS)
         if not self._failures:
@@ -198,7 +199,7 @@ class Runner:
         self._failures += 1
         self._figures.enter(Phase.IDLE)
         self._figures.failed += 1
-        self._figures.fault = f"{type(error).__name__}: {error}"
+        self._figures.fault = reason_of(error)
         self._again_ns = monotonic_ns() + round(wait * NS)
         self._reader.rewind()
 

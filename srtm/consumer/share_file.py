@@ -16,6 +16,7 @@ from srtm.consumer.file import (
     ExecutorTable,
     KafkaTable,
     ScaledTable,
+    group_id,
     kafka_topic,
 )
 from srtm.consumer.pool_file import PoolControllerTable
@@ -49,6 +50,7 @@ class ShareTable(ScaledTable):
     reset: Literal["earliest", "latest"] = "earliest"
 
     _is_topic = field_validator("topic")(kafka_topic)
+    _is_id = field_validator("id")(group_id)
 
 
 class ShareConsumerTable(ConsumerTable):

@@ -5,8 +5,11 @@ lock (30 s as a rule). What a consumer held that died goes to another at once, a
 frozen holds after the lock; that one drops its batch before the sink. Kafka counts deliveries, and
 gives a record to nobody any more after the group's limit. So a batch that fails is halved until the
 record that fails is alone; it comes again, and once only one delivery is left it is a dead letter.
+Where nothing goes well any more the sink is away: records are kept in hand and tried again for half
+of the lock, so that deliveries last for a minute or more.
 """
 
+import asyncio
 import logging
 import os
 import random
@@ -40,7 +43,7 @@ from srtm.host.clock import NS, boottime_ns, monotonic_ns
 from srtm.host.stop import Stop
 from srtm.kafka.client import LastFault, away, client_settings, told
 from srtm.kafka.share import ShareGroup
-from srtm.text.errors import Exit, SrtmError, UnavailableError, UsageError
+from srtm.text.errors import Exit, SrtmError, UnavailableError, UsageError, reason_of
 from srtm.text.words import counted
 
 log = logging.getLogger("srtm.consumer")
@@ -54,7 +57,9 @@ _END_SECONDS = 5.0
 _MOST_BACKOFF_SECONDS = 5.0
 _AGAIN_SECONDS = 0.5
 _TRIES = 8
-"""that fail, with none that does not, after which the sink is taken to be away"""
+"""that fail one after the other, those of new records among them, after which the sink is away"""
+_LIMITS_SECONDS = 10.0
+"""between two looks at the group's limits, which may be altered while it works"""
 _WATCH_SECONDS = 0.05
 
 
@@ -69,7 +74,11 @@ class ShareRunner:
         self._stop = Stop()
         self._ended = threading.Event()
         self._failures = 0  # polls of which nothing went well, one after the other
+        self._in_a_row = 0  # tries that failed, since one did not
+        self._is_away = False  # the sink, as it seems
+        self._last_in_hand: dict[int, Message] = {}  # what came for the last time, not answered yet
         self._said = ""
+        self._refused: UsageError | None = None  # what the group's limits have become
         self._asked_ns = self._answered_ns = boottime_ns()
         self._look_ns = 0
 
@@ -84,12 +93,15 @@ class ShareRunner:
         signal.set_wakeup_fd(tell)
         watch = threading.Thread(target=self._watch, args=(asked,), name="watchdog", daemon=True)
         watch.start()
+        threading.Thread(target=self._follow_the_limits, name="limits", daemon=True).start()
         log.info("%s consumes %s", self.name, self._file.group.topic)
-        while not self._stop.asked:
-            self._step()
-        self._figures.enter(Phase.IDLE)
-        self._consumer.close()
-        self._ended.set()
+        try:
+            while not self._stop.asked:
+                self._step()
+        finally:
+            self._figures.enter(Phase.IDLE)
+            self._consumer.close()
+            self._ended.set()
         self._do.close()
         log.info("%s has left", self.name)
         return Exit.OK
@@ -101,6 +113,7 @@ class ShareRunner:
         group = ShareGroup(kafka, file.group.id, file.group.topic)
         group.members()  # raises where there are no share groups
         group.prepare(file.group.reset)
+        self._group = group
         self._last = LastFault()
         self._consumer = ShareConsumer(
             {
@@ -113,22 +126,37 @@ class ShareRunner:
         )
         self._consumer.subscribe([file.group.topic])
         try:
-            self._limits = group.limits()
-            if self._table.batch_timeout >= self._limits.lock_seconds:
-                raise UsageError(
-                    f"batch-timeout is {self._table.batch_timeout:g} s, and after "
-                    f"{self._limits.lock_seconds:g} s Kafka gives a record to another consumer: "
-                    "give a shorter one, or the group a longer share.record.lock.duration.ms"
-                )
+            self._look_at_the_limits()
             self._letters = DeadLetters(file, f"{self.name}-dead")
         except SrtmError:
             self._consumer.close()
             raise
-        group.close()
+
+    def _look_at_the_limits(self) -> None:
+        """Raises UsageError, UnavailableError."""
+        self._limits = limits = self._group.limits()
+        if self._table.batch_timeout >= limits.lock_seconds:
+            raise UsageError(
+                f"batch-timeout is {self._table.batch_timeout:g} s, and after "
+                f"{limits.lock_seconds:g} s Kafka gives a record to another consumer: "
+                "give a shorter one, or the group a longer share.record.lock.duration.ms"
+            )
+
+    def _follow_the_limits(self) -> None:
+        while not self._ended.wait(_LIMITS_SECONDS):
+            try:
+                self._look_at_the_limits()
+            except UsageError as error:
+                self._refused = error
+                return
+            except SrtmError:  # Kafka is away, as others say
+                continue
 
     # --- a cycle ----------------------------------------------------------------------------------
 
     def _step(self) -> None:
+        if self._refused is not None:
+            raise self._refused
         self._figures.enter(Phase.GATHER)
         before, self._asked_ns = self._asked_ns, boottime_ns()
         try:
@@ -155,46 +183,64 @@ class ShareRunner:
 
     def _work(self, records: list[Message], since_ns: int) -> None:
         """Work off what one poll has brought. A batch that fails is halved, and its halves come
-        after all others: what is well is not held up. Where nothing is, the sink is away: the rest
-        is given back, and waited for with nothing in hand. What has come for the last time is
-        never given back: Kafka would drop it."""
-        last = [each for each in records if _deliveries(each) >= self._limits.deliveries]
-        others = [each for each in records if _deliveries(each) < self._limits.deliveries]
-        waiting = deque([[each] for each in last])
-        waiting += _parts(others, self._table.batch)
+        after all others: what is well is not held up. What cannot be tried in time is given back,
+        but never what has come for the last time: Kafka would drop it."""
+        last = [each for each in records if self._is_last(each)]
+        self._last_in_hand = {id(each): each for each in last}
+        waiting = deque([each] for each in last)
+        waiting += _parts([each for each in records if not self._is_last(each)], self._table.batch)
+        are_new = any(_deliveries(each) < 2 for each in records)
         fine = failed = 0
         while waiting:
             lapsed = boottime_ns() - since_ns > self._limits.lock_seconds * NS / 2
-            away = not fine and failed >= _TRIES
             part = waiting.popleft()
-            is_last = _deliveries(part[0]) >= self._limits.deliveries
-            if not is_last and (self._stop.asked or away or (lapsed and fine + failed)):
-                rest = [each for one in (part, *waiting) for each in one]
+            is_last = self._is_last(part[0])
+            if not is_last and (self._stop.asked or (lapsed and fine + failed)):
+                rest = [each for one in (part, *waiting) for each in one if not self._is_last(each)]
                 self._answer(rest, AcknowledgeType.RELEASE)
-                break
+                waiting = deque(one for one in waiting if self._is_last(one[0]))
+                continue
             error = self._try(part, since_ns)
             if error is None:
                 fine += 1
+                self._in_a_row, self._is_away = 0, False
                 continue
             self._tell(part, error)
+            failed += 1
+            self._in_a_row += 1
+            if not fine and self._in_a_row >= _TRIES and (are_new or self._is_away):
+                self._is_away = True
+                if not (is_last and (lapsed or self._stop.asked)):
+                    self._wait_for_the_sink()
+                    waiting.append(part[:1])
+                    if len(part) > 1:
+                        waiting.appendleft(part[1:])
+                    continue
             if len(part) > 1:
-                failed += 1
                 half = len(part) // 2
                 waiting += (part[:half], part[half:])
             elif _deliveries(part[0]) < self._limits.deliveries - 1:
-                failed += 1
                 self._answer(part, AcknowledgeType.RELEASE)
-            elif not self._bury(part[0], f"{type(error).__name__}: {error}", since_ns):
-                failed += 1
+            else:
+                self._bury(part[0], reason_of(error), since_ns)
         if fine:
-            self._failures = 0
+            self._failures = self._in_a_row = 0
         elif failed:
             wait = backoff_seconds(self._failures, random.random(), _MOST_BACKOFF_SECONDS)
             self._failures += 1
             self._figures.enter(Phase.IDLE)
             self._stop.wait(wait)
 
-    def _try(self, part: list[Message], since_ns: int) -> Exception | None:
+    def _is_last(self, message: Message) -> bool:
+        return _deliveries(message) >= self._limits.deliveries
+
+    def _wait_for_the_sink(self) -> None:
+        """Wait with the records in hand: each time that they are given back is a delivery."""
+        tries = self._in_a_row - _TRIES
+        self._figures.enter(Phase.IDLE)
+        self._stop.wait(backoff_seconds(tries, random.random(), _MOST_BACKOFF_SECONDS))
+
+    def _try(self, part: list[Message], since_ns: int) -> BaseException | None:
         """Accept the records once the sink has them; otherwise the error, and nothing is
         answered."""
 
@@ -214,23 +260,23 @@ class ShareRunner:
             self._figures.dropped += 1
             self._answer(part, AcknowledgeType.RELEASE)
             return None
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:  # a task of the user's was cancelled
             return error
         self._figures.fault = ""
         self._answer(part, AcknowledgeType.ACCEPT)
         self._figures.served(records, (monotonic_ns() - begun) / NS)
         return None
 
-    def _tell(self, part: list[Message], error: Exception) -> None:
-        fault = f"{type(error).__name__}: {error}"
+    def _tell(self, part: list[Message], error: BaseException) -> None:
+        fault = reason_of(error)
         if fault != self._said:
             log.error("a batch of %s has failed", counted(len(part), "record"), exc_info=error)
         self._said = self._figures.fault = fault
         self._figures.failed += 1
 
-    def _bury(self, message: Message, reason: str, since_ns: int) -> bool:
-        """Reject a record once it is a dead letter; is it one? Where that cannot be, it comes once
-        more, and the last time it is tried as long as the record is ours: Kafka drops it then."""
+    def _bury(self, message: Message, reason: str, since_ns: int) -> None:
+        """Reject a record once it is a dead letter. Where that cannot be, it comes once more, and
+        the last time it is tried as long as the record is ours: Kafka drops it then."""
         where = f"{message.topic()}/{message.partition()} at offset {message.offset()}"
         is_last = _deliveries(message) >= self._limits.deliveries
         ends_ns = since_ns + self._limits.lock_seconds * NS
@@ -244,14 +290,16 @@ class ShareRunner:
                     continue
                 log.error("%s: %s: %s", where, reason, error)
                 self._answer([message], AcknowledgeType.RELEASE)
-                return False
+                return
             log.error("%s is a dead letter: %s", where, reason)
             self._figures.buried += 1
             self._answer([message], AcknowledgeType.REJECT)
-            return True
+            return
 
     def _answer(self, chunk: Sequence[Message], kind: AcknowledgeType) -> None:
         """Tell Kafka what became of the records. What it does not hear comes again."""
+        for each in chunk:
+            self._last_in_hand.pop(id(each), None)
         self._figures.enter(Phase.COMMIT)
         try:
             for each in chunk:
@@ -287,6 +335,13 @@ class ShareRunner:
         return self._figures.fault or self._last.text
 
     def _away(self, error: KafkaException) -> None:
+        """Raises UnavailableError where the client does nothing any more."""
+        if error.args[0].fatal():
+            raise UnavailableError(
+                f"share group {self._file.group.id} cannot be used any more: {told(error)}; where "
+                "that names no remedy, a group of another kind has this id, or share groups were "
+                "switched off (share.version)"
+            )
         self._figures.enter(Phase.IDLE)
         self._figures.fault = away(self._file.kafka, error, self._last.text)
         self._stop.wait(_POLL_SECONDS)
@@ -299,13 +354,24 @@ class ShareRunner:
         while not self._ended.wait(_WATCH_SECONDS):
             in_batch = self._figures.in_batch_seconds
             if in_batch > self._table.batch_timeout:
-                end_process(f"a batch takes longer than batch-timeout ({self._figures.phase})")
+                self._end_late(f"a batch takes longer than batch-timeout ({self._figures.phase})")
             if in_batch or not select.select([asked], [], [], 0)[0]:
                 idle_since_ns = 0
                 continue
             idle_since_ns = idle_since_ns or monotonic_ns()
             if monotonic_ns() - idle_since_ns > _END_SECONDS * NS:
                 end_process("Kafka does not answer: what was not accepted comes again", Exit.OK)
+
+    def _end_late(self, why: str) -> None:
+        """End the process. Kafka drops what came for the last time: that is a dead letter now."""
+        for each in list(self._last_in_hand.values()):
+            where = f"{each.topic()}/{each.partition()} at offset {each.offset()}"
+            try:
+                self._letters.bury(each, why)
+                log.error("%s is a dead letter: %s", where, why)
+            except UnavailableError as error:
+                log.error("%s: %s: %s", where, why, error)
+        end_process(why)
 
 
 def _parts(records: Sequence[Message], batch: int) -> Iterator[list[Message]]:

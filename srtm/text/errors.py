@@ -51,6 +51,14 @@ class UnavailableError(SrtmError):
     exit_code = Exit.UNAVAILABLE
 
 
+def reason_of(error: BaseException) -> str:
+    """An error's kind and text; the kind alone of one whose text cannot be had."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return f"{type(error).__name__}, whose text cannot be had"
+
+
 def one_line(error: "ValidationError", where: str, named: int = 0) -> UsageError:
     """The first fault that pydantic found, as one line: where, which field, what, the value. Of
     fields that are missing all are named.

@@ -3,11 +3,13 @@
 import json
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from srtm.kafka.file import KafkaTable
 from srtm.kafka.share import ShareGroup as Asked
@@ -56,10 +58,21 @@ def test_more_consumers_than_partitions_have_each_record_once(make: Make) -> Non
 
 
 POISON = (
-    "import os, work\n"
+    "import asyncio, os, time, work\n"
+    "class Mute(Exception):\n"
+    "    def __str__(self):\n"
+    "        raise RuntimeError('no text')\n"
     "def handle(records):\n"
     "    if any((each.value or b'').startswith(b'poison') for each in records):\n"
     "        raise ValueError('it is poison')\n"
+    "    if any(each.value == b'surrogate' for each in records):\n"
+    "        raise ValueError('of a file \\udcff')\n"
+    "    if any(each.value == b'hangs' for each in records):\n"
+    "        time.sleep(60)\n"
+    "    if any(each.value == b'mute' for each in records):\n"
+    "        raise Mute\n"
+    "    if any(each.value == b'cancelled' for each in records):\n"
+    "        raise asyncio.CancelledError\n"
     "    if any(each.value == b'killer' for each in records):\n"
     "        os._exit(9)\n"
     "    return work.handle(records)\n"
@@ -114,6 +127,87 @@ def test_a_record_that_kills_takes_nobody_along(make: Make) -> None:
             break
     group.wait_kept()
     assert dead(group) == []
+
+
+def test_what_hangs_each_time_is_a_dead_letter(make: Make) -> None:
+    group = poisoned(make, "hang", consumer={"process": "poison:handle", "batch-timeout": "300ms"})
+    group.kafka.produce("hang", [b"hangs"])
+    for _ in range(12):
+        consumer = group.consumer()
+        wait_for(lambda each=consumer: not each.alive or dead(group), "death, or a letter")
+        if dead(group):
+            break
+    ((value, headers),) = dead(group)
+    assert (value, headers["srtm-deliveries"]) == (b"hangs", b"5")
+    group.produce(20)
+    group.consumer()
+    group.wait_kept()
+
+
+def test_whatever_a_function_raises_makes_a_dead_letter(make: Make) -> None:
+    group = poisoned(make, "odd")
+    odd = [b"surrogate", b"mute", b"cancelled"]
+    group.kafka.produce("odd", odd)
+    group.produce(50)
+    group.consumer()
+    group.wait_kept()
+    wait_for(lambda: len(dead(group)) == 3, "they are dead letters", 30)
+    reasons = {value: headers["srtm-reason"] for value, headers in dead(group)}
+    assert reasons == {
+        b"surrogate": rb"ValueError: of a file \udcff",
+        b"mute": b"Mute, whose text cannot be had",
+        b"cancelled": b"CancelledError: ",
+    }
+
+
+def test_a_sink_that_is_away_for_a_while_makes_no_dead_letters(make: Make) -> None:
+    """For longer than it takes to fail as often as Kafka delivers a record."""
+    group = make("down", consumer={"callback": "down:keep", "batch": 50})
+    (group.folder / "down.py").write_text(
+        "import pathlib, work\n"
+        "def keep(results, batch):\n"
+        "    if (pathlib.Path(__file__).parent / 'is-down').exists():\n"
+        "        raise OSError('the sink is down')\n"
+        "    work.keep(results, batch)\n"
+    )
+    marker = group.folder / "is-down"
+    marker.touch()
+    consumer = group.consumer()
+    group.produce(300)
+    wait_for(lambda: "the sink is down" in consumer.text(), "it fails")
+    threading.Event().wait(3.0)
+    assert dead(group) == []
+    marker.unlink()
+    group.wait_kept()
+    assert dead(group) == []
+
+
+def test_it_ends_where_its_group_is_no_share_group_or_has_another_lock(
+    make: Make, kafka: Kafka
+) -> None:
+    group = make("classic", partitions=1)
+    other = Consumer({"bootstrap.servers": kafka.address, "group.id": "classic-workers"})
+    try:
+        other.subscribe(["classic"])
+        wait_for(lambda: other.poll(0.1) or other.assignment(), "the other one has joined", 30)
+        refused = group.consumer()
+        assert refused.popen.wait(30) == 3
+        assert "share group classic-workers cannot be used any more: " in refused.text()
+        assert "Traceback" not in refused.text()
+    finally:
+        other.close()
+    group = make("lock", partitions=1)
+    consumer = group.consumer()
+    group.produce(10)
+    group.wait_kept()
+    lock = ("share.record.lock.duration.ms", "1000")
+    entry = ConfigEntry(*lock, incremental_operation=AlterConfigOpType.SET)
+    changed = ConfigResource(ConfigResource.Type.GROUP, "lock-workers", incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": kafka.address})
+    (done,) = admin.incremental_alter_configs([changed]).values()
+    done.result(10)
+    assert consumer.popen.wait(30) == 2
+    assert "after 1 s Kafka gives a record to another consumer" in consumer.text()
 
 
 def test_a_big_batch_of_a_slow_function_makes_no_dead_letters(make: Make) -> None:

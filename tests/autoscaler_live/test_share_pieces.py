@@ -74,6 +74,15 @@ def test_what_a_share_group_does_not_have_is_refused(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("kind", ["share", "consumer"])
+def test_a_blank_id_is_refused(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "group.toml"
+    text = BASE.replace('"share"', f'"{kind}"').replace('"workers"', '" "')
+    file.write_text(text.format(kafka="", group="", consumer=""))
+    with pytest.raises(UsageError, match="it is blank; give the group a name"):
+        read_scaled_file(file)
+
+
 def test_a_group_has_no_dead_letters(tmp_path: Path) -> None:
     file = tmp_path / "group.toml"
     text = BASE.replace('group-type = "share"', 'group-type = "consumer"')
