@@ -88,7 +88,10 @@ class ShareFile(FileTable):
     @model_validator(mode="after")
     def _apart(self) -> Self:
         if kafka_topic(self.dead_letter_topic) == self.group.topic:
-            raise ValueError("dead-letter: dead records would come back; name another topic")
+            raise ValueError(
+                f"consumer.dead-letter: {self.group.topic} is the group's own topic, so dead "
+                "records would come back; name another one"
+            )
         return self
 
     @property

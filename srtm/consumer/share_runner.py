@@ -137,7 +137,7 @@ class ShareRunner:
         self._limits = limits = self._group.limits()
         if self._table.batch_timeout >= limits.lock_seconds:
             raise UsageError(
-                f"batch-timeout is {self._table.batch_timeout:g} s, and after "
+                f"batch-timeout of [consumer] is {self._table.batch_timeout:g} s, and after "
                 f"{limits.lock_seconds:g} s Kafka gives a record to another consumer: "
                 "give a shorter one, or the group a longer share.record.lock.duration.ms"
             )

@@ -390,7 +390,10 @@ def test_what_cannot_work_is_said_in_one_line(make: Make, kafka: Kafka) -> None:
     group = make("short", consumer={"batch-timeout": "3s"})
     done = group.consumer()
     assert done.popen.wait(30) == 2
-    assert "batch-timeout is 3 s, and after 3 s Kafka gives a record to another" in done.text()
+    assert (
+        "batch-timeout of [consumer] is 3 s, and after 3 s Kafka gives a record to another"
+        in done.text()
+    )
     kafka.delete("short")
     wait_for(lambda: not kafka.partitions("short"), "it is gone")
     gone = group.consumer()

@@ -55,7 +55,10 @@ def test_a_file_of_a_share_group(tmp_path: Path) -> None:
         ({"group": 'lease = "2s"'}, 'group: unknown key "lease"'),
         ({"consumer": 'wait = "5ms"'}, "wait has no effect in a share group"),
         ({"consumer": "batch-bytes = 1000"}, "batch-bytes has no effect in a share group"),
-        ({"consumer": 'dead-letter = "events"'}, "dead records would come back"),
+        (
+            {"consumer": 'dead-letter = "events"'},
+            "consumer.dead-letter: events is the group's own topic",
+        ),
         ({"consumer": 'dead-letter = "a b"'}, "is no name of a Kafka topic"),
         ({"kafka": "[kafka.settings]\n'max.poll.records' = 5"}, "it is batch of [consumer]"),
         (

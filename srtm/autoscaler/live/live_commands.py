@@ -1,5 +1,6 @@
 """`srtm autoscale watch`, `run`, `explain` and `stop`: on a group that runs."""
 
+import logging
 from pathlib import Path
 
 import click
@@ -11,6 +12,8 @@ from srtm.consumer.required import require_client
 from srtm.consumer.scaled_file import ScaledFile, read_scaled_file
 from srtm.options.logs import log_level_option, log_to_stderr
 from srtm.text.errors import Exit, UsageError
+
+log = logging.getLogger("srtm.autoscale")
 
 _file = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 
@@ -73,6 +76,9 @@ def run(file: Path, dry_run: bool, log_level: str) -> None:
         _watch(parsed, (parsed.group.policy,), file, 0, False)
         return
     log_to_stderr(log_level)
+    if parsed.announced and parsed.group.policy != "srtm":
+        policy = parsed.group.policy
+        log.warning("[[announced]] has no effect: policy %s does not follow it, srtm does", policy)
     raise click.exceptions.Exit(_run(parsed, file))
 
 

@@ -117,14 +117,15 @@ class Service:
                 due_ns = max(due_ns + interval_ns, now_ns)
                 self._decide(now_ns)
         self.world.leave(boottime_ns())
+        launched = len(self.controller.executor.seen().running)  # some may not have joined
         self._wanted.close()
         self._sampler.close()
         self.controller.executor.close()
         self._log.close()
         if dismiss and self._stop.asked:
             raise UnavailableError("stop was interrupted: consumers may be left")
-        running = counted(self.world.running(), "consumer")
-        log.info("the controller has ended; %s at work", running)
+        running = counted(max(launched, self.world.running()), "consumer")
+        log.info("the controller has ended; %s left at work", running)
         return Exit.OK
 
     def _aim(self) -> None:

@@ -147,8 +147,9 @@ class PoolService:
                 continue
             controller.decide(seen.reading, now_ns)
             self._fault = controller.fault
-        running = counted(world.running(), "consumer")
-        log.info("the controller has ended; %s at work", running)
+        launched = len(controller.executor.seen().running)  # some may not have joined
+        running = counted(max(launched, world.running()), "consumer")
+        log.info("the controller has ended; %s left at work", running)
         return False
 
     def _tell(self, fault: str) -> None:
