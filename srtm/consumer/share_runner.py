@@ -75,7 +75,7 @@ class ShareRunner:
         self._ended = threading.Event()
         self._failures = 0  # polls of which nothing went well, one after the other
         self._in_a_row = 0  # tries that failed, since one did not
-        self._is_away = False  # the sink, as it seems
+        self._away_ns = 0  # since when the sink is away, as it seems
         self._last_in_hand: dict[int, Message] = {}  # what came for the last time, not answered yet
         self._said = ""
         self._refused: UsageError | None = None  # what the group's limits have become
@@ -203,23 +203,24 @@ class ShareRunner:
             error = self._try(part, since_ns)
             if error is None:
                 fine += 1
-                self._in_a_row, self._is_away = 0, False
+                self._in_a_row = self._away_ns = 0
                 continue
             self._tell(part, error)
-            failed += 1
             self._in_a_row += 1
-            if not fine and self._in_a_row >= _TRIES and (are_new or self._is_away):
-                self._is_away = True
-                if not (is_last and (lapsed or self._stop.asked)):
-                    self._wait_for_the_sink()
-                    waiting.append(part[:1])
-                    if len(part) > 1:
-                        waiting.appendleft(part[1:])
-                    continue
+            is_away = not fine and self._is_away(are_new)
+            if is_away and not (is_last and (lapsed or self._stop.asked)):
+                failed += 1
+                self._wait_for_the_sink()
+                waiting.append(part[:1])
+                if len(part) > 1:
+                    waiting.appendleft(part[1:])
+                continue
             if len(part) > 1:
+                failed += 1
                 half = len(part) // 2
                 waiting += (part[:half], part[half:])
             elif _deliveries(part[0]) < self._limits.deliveries - 1:
+                failed += 1
                 self._answer(part, AcknowledgeType.RELEASE)
             else:
                 self._bury(part[0], reason_of(error), since_ns)
@@ -230,6 +231,17 @@ class ShareRunner:
             self._failures += 1
             self._figures.enter(Phase.IDLE)
             self._stop.wait(wait)
+
+    def _is_away(self, are_new: bool) -> bool:
+        """Is the sink away, as it seems? are_new: are there records that have not failed before?
+        Those that have may be at fault, and are not waited with for longer than it takes to be
+        given them as often as Kafka does."""
+        now = boottime_ns()
+        if self._in_a_row < _TRIES or not (are_new or self._away_ns):
+            return False
+        self._away_ns = self._away_ns or now
+        patience = self._limits.deliveries * self._limits.lock_seconds * NS / 2
+        return are_new or now - self._away_ns < patience
 
     def _is_last(self, message: Message) -> bool:
         return _deliveries(message) >= self._limits.deliveries
