@@ -133,7 +133,7 @@ def test_why_a_message_was_not_sent_is_told(
             "t",
             nsqd=gateway.tcp,
             features=features(**given),
-            place_timeout=60 if is_closed else 0.5,
+            place_timeout=60 if is_closed else 3.0,
             close_seconds=0.5,
         )
         async with publisher:

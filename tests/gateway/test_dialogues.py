@@ -347,8 +347,10 @@ def test_nsqd_and_gateway_say_the_same(
             ours.replies, nsqds.replies = map(kinds, (ours.replies, nsqds.replies))
         assert ours.replies == nsqds.replies, (seed, steps)
         assert len(ours.bodies) == len(nsqds.bodies), (seed, steps)
-        if script.drains:  # else a requeued message may come before or behind a new one
-            assert sorted(ours.bodies) == sorted(nsqds.bodies), (seed, steps)
+        if script.drains:
+            # A requeued message comes before or behind a new one: which of them is requeued again,
+            # and so comes a third time, is chance.
+            assert set(ours.bodies) == set(nsqds.bodies), (seed, steps)
             assert sorted(ours.attempts) == sorted(nsqds.attempts), (seed, steps)
 
 
