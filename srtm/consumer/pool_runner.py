@@ -7,6 +7,7 @@ message that cannot be processed is soon alone, and holds up nobody. SIGTERM dra
 come is worked off, and the process ends.
 """
 
+import asyncio
 import logging
 import os
 import random
@@ -24,7 +25,7 @@ from srtm.consumer.work import Work, end_process
 from srtm.host.backoff import backoff_seconds
 from srtm.host.clock import NS, monotonic_ns
 from srtm.host.stop import Stop
-from srtm.text.errors import Exit
+from srtm.text.errors import Exit, reason_of
 
 log = logging.getLogger("srtm.consumer")
 
@@ -100,7 +101,7 @@ class PoolRunner:
             self._figures.dropped += 1
             self._subscription.requeue(found, [0.0] * len(found))
             return
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:  # a task of the user's was cancelled
             self._failed(found, error)
             return
         self._figures.enter(Phase.COMMIT)
@@ -110,14 +111,14 @@ class PoolRunner:
         self._allow(2 * self._most)
         self._figures.served(records, (monotonic_ns() - begun) / NS)
 
-    def _failed(self, found: list[Delivery], error: Exception) -> None:
+    def _failed(self, found: list[Delivery], error: BaseException) -> None:
         if not self._failures:
             log.exception("a batch has failed; its messages come again")
         wait = backoff_seconds(self._failures, random.random(), _MOST_BACKOFF_SECONDS)
         self._failures += 1
         self._figures.enter(Phase.IDLE)
         self._figures.failed += 1
-        self._figures.fault = f"{type(error).__name__}: {error}"
+        self._figures.fault = reason_of(error)
         self._again_ns = monotonic_ns() + round(wait * NS)
         self._allow(len(found) // 2)
         self._subscription.requeue(found, [_delay(each.attempts) for each in found])

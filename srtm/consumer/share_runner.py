@@ -222,8 +222,8 @@ class ShareRunner:
             elif _deliveries(part[0]) < self._limits.deliveries - 1:
                 failed += 1
                 self._answer(part, AcknowledgeType.RELEASE)
-            else:
-                self._bury(part[0], reason_of(error), since_ns)
+            elif not self._bury(part[0], reason_of(error), since_ns):
+                failed += 1
         if fine:
             self._failures = self._in_a_row = 0
         elif failed:
@@ -286,11 +286,10 @@ class ShareRunner:
         self._said = self._figures.fault = fault
         self._figures.failed += 1
 
-    def _bury(self, message: Message, reason: str, since_ns: int) -> None:
-        """Reject a record once it is a dead letter. Where that cannot be, it comes once more, and
-        the last time it is tried as long as the record is ours: Kafka drops it then."""
-        where = f"{message.topic()}/{message.partition()} at offset {message.offset()}"
-        is_last = _deliveries(message) >= self._limits.deliveries
+    def _bury(self, message: Message, reason: str, since_ns: int) -> bool:
+        """Reject a record once it is a dead letter; is it one? Where that cannot be, it comes once
+        more, and the last time it is tried as long as the record is ours: Kafka drops it then."""
+        where, is_last = _place(message), self._is_last(message)
         ends_ns = since_ns + self._limits.lock_seconds * NS
         self._figures.enter(Phase.COMMIT)
         while True:
@@ -302,11 +301,11 @@ class ShareRunner:
                     continue
                 log.error("%s: %s: %s", where, reason, error)
                 self._answer([message], AcknowledgeType.RELEASE)
-                return
+                return False
             log.error("%s is a dead letter: %s", where, reason)
             self._figures.buried += 1
             self._answer([message], AcknowledgeType.REJECT)
-            return
+            return True
 
     def _answer(self, chunk: Sequence[Message], kind: AcknowledgeType) -> None:
         """Tell Kafka what became of the records. What it does not hear comes again."""
@@ -377,12 +376,11 @@ class ShareRunner:
     def _end_late(self, why: str) -> None:
         """End the process. Kafka drops what came for the last time: that is a dead letter now."""
         for each in list(self._last_in_hand.values()):
-            where = f"{each.topic()}/{each.partition()} at offset {each.offset()}"
             try:
                 self._letters.bury(each, why)
-                log.error("%s is a dead letter: %s", where, why)
+                log.error("%s is a dead letter: %s", _place(each), why)
             except UnavailableError as error:
-                log.error("%s: %s: %s", where, why, error)
+                log.error("%s: %s: %s", _place(each), why, error)
         end_process(why)
 
 
@@ -394,6 +392,11 @@ def _parts(records: Sequence[Message], batch: int) -> Iterator[list[Message]]:
         found = list(same)
         size = batch if count < 2 else max(1, batch // 8) if count < 3 else 1
         yield from (found[first : first + size] for first in range(0, len(found), size))
+
+
+def _place(message: Message) -> str:
+    """Where the record is, as the log has it."""
+    return f"{message.topic()}/{message.partition()} at offset {message.offset()}"
 
 
 def _deliveries(message: Message) -> int:
