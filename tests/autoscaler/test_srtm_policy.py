@@ -157,7 +157,7 @@ def test_the_first_rate_is_of_a_time_that_nobody_knows_and_is_ignored() -> None:
     assert {each.action for each in odd.watch([20.0] * 4, 3)} == {_NONE}
     change = first_change(odd.watch([20.0] * 4))
     assert change.action is Action.DOWN
-    assert "80 events/s, 80 in 20 s" in change.reason
+    assert "80 events/s, 80 (" in change.reason
 
 
 # --- up, down, and which ones --------------------------------------------------------------------
@@ -519,10 +519,10 @@ def test_reasons_are_sentences_for_a_person() -> None:
         group({}).decide([1.0]),
     ]
     for decision in told:
-        assert re.fullmatch(r"[\w ,.:;()>/-]{20,}", decision.reason), decision.reason
+        assert re.fullmatch(r"[\w ,.:;()>/%-]{20,}", decision.reason), decision.reason
         assert "nan" not in decision.reason
     change = first_change(group(HALVES, interval=30.0).watch([10.0] * 4, 5))
-    assert "40 in 150 s" in change.reason, "as far as it looks at this interval"
+    assert " in 150 s" in change.reason, "as far as it looks at this interval"
 
 
 @settings(max_examples=30, deadline=None)

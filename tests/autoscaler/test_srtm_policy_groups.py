@@ -97,6 +97,13 @@ def test_one_partition_alone_moves_to_a_faster_consumer() -> None:
     assert 0 in dict(group)["fast"]
 
 
+def test_one_partition_alone_takes_the_room_that_another_move_makes() -> None:
+    owned = {"c0": (), "c1": (0, 1), "c2": (2,)}
+    mu = {"c0": 50.0, "c1": 100.0, "c2": 50.0}
+    loads = {0: 1.0, 1: 2.0, 2: 3.0}
+    assert fullest(balanced(loads, seen(3, owned, mu), 3), loads, mu) == pytest.approx(5 / 100)
+
+
 problems = st.integers(1, 7).flatmap(
     lambda partitions: st.tuples(
         st.lists(st.integers(1, 30), min_size=partitions, max_size=partitions),

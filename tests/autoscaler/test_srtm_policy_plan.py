@@ -146,6 +146,14 @@ def test_a_launch_that_one_future_needs(rush: Rows, likely: float, step: int) ->
     assert first_step(of, 1.0, 1.0, 2, 10)[0] == step
 
 
+@pytest.mark.parametrize(("held", "step"), [(0.0, 1), (1.0, 0)])
+def test_a_smaller_group_is_held_to_until_the_future_shows(held: float, step: int) -> None:
+    surge: Rows = [[0.0] * 6, [0, 0, 0, 20, 20, 20], [0.0] * 6]
+    idle: Rows = [[0.0] * 6] * 3
+    of = together([(0.5, surge, None, 50.0), (0.5, idle, None, 50.0)], [2, 1, 2], [0.0, 0.0, 1.0])
+    assert first_step(of, 1.0, 1.0, 2, 10, held)[0] == step
+
+
 # --- against all paths ---------------------------------------------------------------------------
 
 

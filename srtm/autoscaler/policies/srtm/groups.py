@@ -40,7 +40,8 @@ def balanced(
         owned[target].add(partition)
         load[target] += loads[partition] / mu[target]
     others = set(range(count))  # all but who has one partition, and nobody who could have it better
-    for _ in range(2 * len(loads)):  # each move lowers the fullest; ties could go on for ever
+    moves = 0
+    while moves < 2 * len(loads):  # each move lowers the fullest; ties could go on for ever
         source = max(others, key=load.__getitem__)
         # Of each speed the emptiest: the emptiest of all may be a slow one.
         targets = {mu[i]: i for _, i in sorted(zip(load, range(count), strict=True), reverse=True)}
@@ -60,4 +61,5 @@ def balanced(
         owned[to].add(best)
         load[source] -= loads[best] / mu[source]
         load[to] += loads[best] / mu[to]
+        others, moves = set(range(count)), moves + 1  # there may be room for the one partition now
     return tuple((name, tuple(sorted(ps))) for name, ps in zip(names, owned, strict=True))

@@ -100,6 +100,17 @@ class Outlook:
         rates: Floats = np.maximum(0.0, self.rates + np.concatenate((errors, rises)))
         return rates if self.ceiling is None else self._within(rates, self.ceiling)
 
+    @property
+    def at_the_end(self) -> str:
+        """The forecast of the last interval, events/s, and what the largest surge would make of
+        it, for people to read."""
+        text = f"{self.rates[-1]:.0f}"
+        if self.surges.size:
+            largest = int(self.surges.argmax())
+            risen = self.futures[len(WEIGHTS) + largest, -1]
+            text += f" ({risen:.0f} with a probability of {self.surge_weights[largest]:.1%})"
+        return text
+
     def _within(self, rates: Floats, ceiling: Ceiling) -> Floats:
         """The rates, but for what the contract's bucket has no token for."""
         counts, brought = rates * self.interval_seconds, ceiling.rate * self.interval_seconds

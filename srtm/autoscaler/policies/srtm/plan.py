@@ -41,17 +41,25 @@ class Stages:
 
 
 def first_step(
-    stages: Stages, price: float, interval_seconds: float, lead: int, persist: int
+    stages: Stages,
+    price: float,
+    interval_seconds: float,
+    lead: int,
+    persist: int,
+    held: float = 0.0,
 ) -> tuple[int, float]:
     """The group to go over to now (0: stay), and what that saves over waiting, replica-seconds.
 
     Which future it is shows within a lead, or so: until then whatever is done is done in all of
     them, and each has its own cheapest path from there on. So a hand-over that only one of the
-    futures asks for can wait to be asked for, and one that it would come too late for cannot.
+    futures asks for can wait to be asked for, and one that it would come too late for cannot. A
+    change that needs no launch is there at once, and so could be undone before the future shows:
+    it is charged with `held` of what it costs that the new group is kept until then.
 
     price:   replica-seconds that one late event is worth
     lead:    intervals from a launch to serving, 1 or more
     persist: intervals for which the end of the horizon is taken to last
+    held:    share, 0 to 1
     """
     sizes = stages.sizes
     paths = _Paths(stages, price, interval_seconds, persist)
@@ -78,6 +86,8 @@ def first_step(
             same.append(float((stages.weights @ (before[:, None] + change[:, 0])).min()))
     waiting = min(same)
     going = stages.weights @ change[:, 0]
+    kept = paths.cost(0, known) + paths.value[..., known] - paths.value[..., 0]
+    going += held * np.where(sizes > sizes[0], 0.0, stages.weights @ kept)
     best = int(going.argmin())
     if going[best] < waiting - 1e-9:
         return best, waiting - float(going[best])

@@ -16,6 +16,7 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -242,9 +243,16 @@ class Srtm:
         others = [balanced(loads, seen, n, tuning.move_worth) for n in sizes]
         groups = [now, *(group for group in others if set(group) != set(now)), now]
         stages = outlook.stages(groups)
-        lead, persist = self._lead(seen), max(1, round(tuning.persist_seconds / self._seconds))
-        price = self._budget.price
-        best, _ = first_step(stages, price, self._seconds, lead, persist)
+        price, persist = self._budget.price, max(1, round(tuning.persist_seconds / self._seconds))
+        step = partial(
+            first_step,
+            price=price,
+            interval_seconds=self._seconds,
+            lead=self._lead(seen),
+            persist=persist,
+            held=tuning.held,
+        )
+        best, _ = step(stages)
         self._smaller = self._smaller + 1 if len(groups[best]) < len(now) else 0
         if not best:  # not even if hand-overs were free
             return Decision(Action.NONE, reason="the group as it is costs least", notes=notes)
@@ -253,7 +261,7 @@ class Srtm:
             self._charge(now, g, cost) for g, (cost, _) in zip(groups, hand_overs, strict=True)
         ]
         stages = replace(stages, hand=np.array(charged))
-        best, saved = first_step(stages, price, self._seconds, lead, persist)
+        best, saved = step(stages)
         if not best:
             return Decision(Action.NONE, reason="no change is worth its hand-over", notes=notes)
         action, patience = _action(now, groups[best]), self._patience(outlook)
@@ -267,13 +275,14 @@ class Srtm:
         if self._launched_at is None:
             self._launched_at = seen.at
         self._asked = _Asked(now, (kind, action), seen.at, self._budget.late, cost)
-        rates = outlook.rates
+        size, seconds = len(groups[best]), len(outlook.rates) * self._seconds
         reason = (
-            f"{len(now)} -> {len(groups[best])} consumers for {rates[0]:.0f} events/s, "
-            f"{rates[-1]:.0f} in {len(rates) * self._seconds:.0f} s: saves {saved:.1f} "
-            f"replica-seconds over waiting, a late event being worth {price:.2f}; the hand-over "
-            f"makes {cost:.0f} late"
+            f"{len(now)} -> {size} consumers for {outlook.rates[0]:.0f} events/s, "
+            f"{outlook.at_the_end} in {seconds:.0f} s: saves {saved:.1f} replica-seconds over "
+            f"waiting, a late event being worth {price:.2f}"
         )
+        if round(cost):
+            reason += f"; the hand-over makes {cost:.0f} late"
         return replace(_decision(action, groups[best], reason, notes, kind), late=cost)
 
     def _patience(self, outlook: Outlook) -> int:

@@ -42,6 +42,10 @@ class Tuning:
     one second wants a smaller group and the next one the bigger again."""
     surge_frequent: float = 0.01
     """How likely surges are with which they count as errors of the forecast there."""
+    held: float = 0.25
+    """A smaller group is charged with this share of what it would cost to be held to it until it
+    shows which future comes. With none, groups go down and up again wherever hand-overs are free;
+    with all of it, they hardly ever go down."""
     there_and_back: float = 2.0
     """A scale-down is charged with the hand-over that will undo it: rates come in waves."""
 
