@@ -4,10 +4,9 @@ import re
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from srtm.text.words import counted
-
 if TYPE_CHECKING:  # a twentieth of a second to import
     from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
 
 
 class Exit(IntEnum):
@@ -66,17 +65,25 @@ def one_line(error: "ValidationError", where: str, named: int = 0) -> UsageError
     faults = error.errors(include_url=False, include_context=False)
     fault = faults[0]
     same = [each for each in faults if each["type"] == fault["type"] == "missing"]
-    paths = [".".join(str(part) for part in each["loc"][named:]) for each in same or [fault]]
-    fields = [path for path in paths if path]
-    shown = ", ".join(fields[:_SHOWN]) + (
-        f" and {len(fields) - _SHOWN} more" if len(fields) > _SHOWN else ""
-    )
+    fields = _fields(same or [fault], named)
+    shown = _some(fields)
     message = _plain(fault["msg"])
     unquoted = ("missing", "value_error", "json_invalid")  # the last one would quote the whole text
     given = "" if fault["type"] in unquoted else f" (got {fault['input']!r})"
-    left = len(faults) - len(paths)
-    more = f"; {counted(left, 'more error')}" if left else ""
+    also = [path for path in _fields(faults, named) if path not in fields]
+    more = f"; also wrong: {_some(also)}" if also else ""
     return UsageError(f"{where}: {shown + ': ' if shown else ''}{message}{given}{more}")
+
+
+def _fields(faults: "list[ErrorDetails]", named: int) -> list[str]:
+    """The paths of the fields that have a fault, each once."""
+    paths = (".".join(str(part) for part in fault["loc"][named:]) for fault in faults)
+    return list(dict.fromkeys(path for path in paths if path))
+
+
+def _some(fields: list[str]) -> str:
+    more = f" and {len(fields) - _SHOWN} more" if len(fields) > _SHOWN else ""
+    return ", ".join(fields[:_SHOWN]) + more
 
 
 _SHOWN = 5

@@ -83,7 +83,9 @@ class _Two(BaseModel):
     [
         pytest.param({}, "f: rate, burst: needed", id="both-are-named"),
         pytest.param({"rate": 1}, "f: burst: needed", id="one"),
-        pytest.param({"mode": 5}, "f: rate, burst: needed; 1 more error", id="and-another-fault"),
+        pytest.param(
+            {"mode": 5}, "f: rate, burst: needed; also wrong: mode", id="and-another-fault"
+        ),
     ],
 )
 def test_all_fields_that_are_missing_are_named(values: Any, said: str) -> None:

@@ -35,7 +35,10 @@ class Announced:
     def __init__(self, tables: Sequence[AnnouncedTable], file: Path) -> None:
         """file: whose folder names of CSV files are relative to. Raises UsageError."""
         self._tables = tables
-        self._rows = [_Rows(file.parent / each.csv, each) for each in tables if each.csv]
+        try:
+            self._rows = [_Rows(file.parent / each.csv, each) for each in tables if each.csv]
+        except UsageError as error:
+            raise UsageError(f"{file}: [[announced]]: csv: {error}") from None
         self._windows: list[_Window] = []
         self._made_at = -math.inf
 
