@@ -1,18 +1,29 @@
-"""`python -m benchmarks list`, `run NAME`, `tune` and `keep FILE...`."""
+"""`python -m benchmarks list`, `run NAME`, `papers`, `tune` and `keep FILE...`."""
 
+import json
 import sys
+import tempfile
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from benchmarks.catalogue import BENCHMARKS
-from benchmarks.harness.report import render, write
-from benchmarks.harness.session import session
+from benchmarks.catalogue import BENCHMARKS, PAPERS
+from benchmarks.harness.machine import commit
+from benchmarks.harness.report import Report, render, write
+from benchmarks.harness.session import Session, session
 from benchmarks.kept import PAGE, keep, page
+from srtm.report.result import read
 from srtm.text.errors import Exit, SrtmError, UsageError
 
 _PIPED_WIDTH = 180  # nobody's terminal: nothing is cut
+_out = click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("out/benchmarks"),
+    show_default=True,
+    help="Folder for NAME.json and NAME.png.",
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -49,13 +60,7 @@ def list_them() -> None:
     help="Inventory of srtm testbed, up already: brokers of SRTM's experiments run there.",
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 when a bar is missed.")
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("out/benchmarks"),
-    show_default=True,
-    help="Folder for NAME.json and NAME.png.",
-)
+@_out
 def run(
     name: str,
     quick: bool,
@@ -67,7 +72,6 @@ def run(
 ) -> None:
     """Run one benchmark of those that `list` names: a table here, NAME.json and a plot under
     --out."""
-    console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH)
     entry = BENCHMARKS[name]
     for flag, given, allowed, why in (
         ("--full", full, entry.models, "is run live anyway"),
@@ -79,21 +83,60 @@ def run(
         if given and not allowed:
             raise UsageError(f"{flag}: {name} {why}; leave it out")
     with session(quick, full, minutes, hosts) as running:
-        report = entry.load()(running)
-        document = running.document(name, report, entry.shows, entry.method)
+        report = _run(name, running, out)
+    if strict and any(bar.met is False for bar in report.bars):
+        raise SrtmError(f"{name}: a bar was missed")
+
+
+def _run(name: str, running: Session, out: Path) -> Report:
+    entry = BENCHMARKS[name]
+    report = entry.load()(running)
+    document = running.document(name, report, entry.shows, entry.method)
+    console = _console()
     console.print(render(report))
     for path in write(name, report, document, out):
         console.print(f"wrote {path}")
-    if strict and any(bar.met is False for bar in report.bars):
-        raise SrtmError(f"{name}: a bar was missed")
+    return report
+
+
+def _console() -> Console:
+    return Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH)
+
+
+@cli.command("papers")
+@_out
+def run_papers(out: Path) -> None:
+    """Run every benchmark that shows a table or figure of the five papers, one after the other.
+
+    What has been run at this commit, and lies under --out, is not run again: a run that was ended
+    goes on with the benchmark that it was at. `run papers` then shows every table and figure beside
+    what is kept; `keep` adds to that.
+    """
+    from benchmarks.papers.run import SOURCES
+
+    for name in SOURCES:
+        file = out / f"{name}.json"
+        if not commit()["dirty"] and file.exists() and read(file).commit.id == commit()["id"]:
+            click.echo(f"{file}: of this commit already")
+            continue
+        with session(quick=False) as running:
+            _run(name, running, out)
 
 
 @cli.command("keep")
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def keep_them(files: tuple[Path, ...]) -> None:
     """Keep what runs measured: tables and bars of their NAME.json go to benchmarks/results/, and
-    the page benchmarks/RESULTS.md is made anew from all that is there."""
+    the page benchmarks/RESULTS.md is made anew from all that is there; so is what the papers' rows
+    come to."""
     for file in files:
+        click.echo(f"wrote {keep(file)}")
+    with session(quick=False) as running:
+        entry = BENCHMARKS[PAPERS]
+        made = running.document(PAPERS, entry.load()(running), entry.shows, entry.method)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"{PAPERS}.json"
+        file.write_text(json.dumps(made))
         click.echo(f"wrote {keep(file)}")
     PAGE.write_text(page())
     click.echo(f"wrote {PAGE}")
@@ -129,7 +172,7 @@ def tune_them(tries: tuple[str, ...], every: int, processes: int) -> None:
     from benchmarks.autoscaler.unseen import tune  # a second to import
 
     best, scores = tune.tune(tune.choices(tries), tune.cases(every), processes)
-    Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH).print(tune.table_of(scores))
+    _console().print(tune.table_of(scores))
     click.echo(f"best: {best}")
 
 

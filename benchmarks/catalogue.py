@@ -34,7 +34,11 @@ class Entry:
         return run
 
 
+PAPERS = "papers"
 BENCHMARKS = {
+    PAPERS: Entry(
+        "papers.run", "every table and figure of the five papers beside ours, from kept results"
+    ),
     "gateway": Entry("gateway.cost", "what the gateway costs and gains, against nsqd alone"),
     "gateway-secure": Entry("gateway.secure", "what TLS, snappy and deflate cost"),
     "drl-penalty": Entry(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from benchmarks.catalogue import BENCHMARKS
 from srtm.report.markdown import markdown
-from srtm.report.result import read
+from srtm.report.result import Result, read
 from srtm.text.errors import UsageError
 
 _HERE = Path(__file__).parent
@@ -33,7 +33,12 @@ def file_name(benchmark: str) -> str:
     return benchmark
 
 
+def kept(folder: Path = RESULTS) -> dict[str, Result]:
+    """The results in a folder, by name."""
+    return {file.stem: read(file) for file in sorted(folder.glob("*.json"))}
+
+
 def page(folder: Path = RESULTS) -> str:
     """Markdown: all results, in the catalogue's order."""
-    found = {file.stem: read(file) for file in folder.glob("*.json")}
+    found = kept(folder)
     return markdown([found[name] for name in BENCHMARKS if name in found], "Results", _ABOUT)
