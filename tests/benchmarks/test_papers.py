@@ -1,4 +1,4 @@
-"""The papers' rows: what a result makes of them, and that the kept page is made from the results."""
+"""What a result makes of the papers' rows, and that the kept page is made from the results."""
 
 import pytest
 
