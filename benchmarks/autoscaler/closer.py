@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+from benchmarks.autoscaler import closer_figures
 from benchmarks.autoscaler.rivals import OURS, Rivalry, contests, rivalries_table
 from benchmarks.autoscaler.scaling import (
     Case,
@@ -137,7 +138,8 @@ def run(session: Session) -> Report:
         doubt = second.doubt if case.name.startswith(_LONG) else first.doubt
         bars += against_paper(outcomes[-1], quick, doubt)
     orders, claimed = judge_claims(CLAIMS, outcomes, second.doubt or first.doubt)
-    bars += claimed
+    named = {outcome.case.name: outcome for outcome in outcomes}
+    bars += claimed + closer_figures.bars(named, second.doubt or first.doubt)
     tables = [table_of("CLOSER Tables 2 and 3 and sections 5.1 to 5.3", outcomes), orders]
     figures = {"paper": [outcome.document() for outcome in outcomes]}
     models = (ArrivalModel.BURST, ArrivalModel.POISSON)
@@ -258,8 +260,9 @@ def _compare(
 
 
 def draw(figure: Picture, outcomes: Sequence[Outcome]) -> None:
-    """The share of late events against replica-minutes: our range, and the paper's point."""
-    axes = figure.subplots(1, 1)
+    """The share of late events against replica-minutes: our range, and the paper's point; beside
+    it latencies over time, and CDFs."""
+    axes, *others = figure.subplots(1, 3)
     shown = [each for each in outcomes if each.case.name.startswith("first")]
     for outcome in shown:
         late, minutes = outcome.values("late"), outcome.values("minutes")
@@ -269,4 +272,5 @@ def draw(figure: Picture, outcomes: Sequence[Outcome]) -> None:
             colour = points.get_facecolor()[0]
             axes.scatter([printed.minutes], [100 - printed.sla[0]], marker="x", color=colour)
     axes.set(xlabel="replica-minutes", ylabel="late, %", title="first workload; x: the paper")
-    axes.legend(fontsize="x-small", ncols=2)
+    axes.legend(fontsize="x-small")
+    closer_figures.draw(others, {outcome.case.name: outcome for outcome in outcomes})

@@ -8,7 +8,7 @@ Ours is run once for each rival, its SLO's percentile set to what the rival atta
 replica-minutes, in the median over the seeds.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +16,7 @@ from rich.table import Table
 
 from benchmarks.autoscaler.rivals import OURS, contest, rivalries_table
 from benchmarks.autoscaler.scaling import Case, Claim, Outcome, judge_claims
+from benchmarks.harness.bars import Bar, judge
 from benchmarks.harness.report import Picture, Report, number, tabulate
 from benchmarks.harness.session import Session
 from srtm.autoscaler.decision import Handover, Policy
@@ -41,6 +42,8 @@ about 4 s of late events for each, queues included: hardly more than this."""
 STARTUP_SECONDS = {Handover.EAGER: 7.25, Handover.COOPERATIVE: 5.8}
 """What is left of the 10.25 s and 11.80 s of scaling up (Table 3) less one rebalance, or two, of
 0.5 s and of 2.5 s until the last member's heartbeat tells it (interval 3 s)."""
+EARLY_SECONDS = 60.0
+"""of Fig. 7: until then FLAS grows, as its text says"""
 KEDA_WINDOW_SECONDS = 60.0
 """Their KEDA scales down 0.75 times in 210 s, which the default window of 300 s does not allow."""
 RIVALS = ("li-ku", "flas", "keda", "keda, window 300 s", "li-ku, cooperative")
@@ -116,7 +119,9 @@ def run(session: Session) -> Report:
             "cases": [outcome.document() for outcome in outcomes.values()],
             "rivals": [each.document() for each in rivalries],
         },
-        bars=bars + [bar for each in rivalries for bar in each.bars("Li-Ku")],
+        bars=bars
+        + consumers_over_time(outcomes, doubt)
+        + [bar for each in rivalries for bar in each.bars("Li-Ku")],
         tables=[table_of(list(outcomes.values())), orders, rivalries_table("Li-Ku", rivalries)],
         notes=[
             "workload: generated, 210 s, peak 500/s, mean 180/s, Poisson, another for each seed; "
@@ -178,6 +183,39 @@ def bursty(seed: int) -> list[float]:
 
 def _keda(settings: Settings, trace: Trace | None) -> Policy:
     return Keda("keda", settings, KEDA_WINDOW_SECONDS)
+
+
+def consumers_over_time(outcomes: Mapping[str, Outcome], doubt: str = "") -> list[Bar]:
+    """What the text reads off Fig. 7: KEDA grows later than theirs, and FLAS stays large."""
+    early = [_mean_consumers(outcomes[name], 0.0, EARLY_SECONDS) for name in ("keda", "li-ku")]
+    late = [
+        _mean_consumers(outcomes[name], SECONDS - EARLY_SECONDS, SECONDS)
+        for name in ("flas", "keda", "li-ku")
+    ]
+    return [
+        judge(
+            f"Fig. 7: consumers in the first {EARLY_SECONDS:g} s, KEDA over theirs",
+            [early[0] / early[1]],
+            at_most=1.0,
+            doubt=doubt,
+        ),
+        judge(
+            f"Fig. 7: consumers in the last {EARLY_SECONDS:g} s, FLAS over the others",
+            [late[0] / max(late[1:])],
+            at_least=1.0,
+            doubt=doubt,
+        ),
+    ]
+
+
+def _mean_consumers(outcome: Outcome, begin: float, end: float) -> float:
+    """Of all seeds, as the paper's is of all executions."""
+    grid = np.arange(begin, end)
+    means = []
+    for run in outcome.runs:
+        at, counts = zip(*run.replicas, strict=True)
+        means.append(np.array(counts)[np.searchsorted(at, grid, side="right") - 1].mean())
+    return float(np.mean(means))
 
 
 def table_of(outcomes: Sequence[Outcome]) -> Table:

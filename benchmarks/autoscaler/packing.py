@@ -3,10 +3,12 @@
 Rates are uniform between 0 and half of a consumer, and as many consumers as that needs are there,
 each partition with one at random: a group that has to be packed anew altogether. CPU seconds are
 judged: packing is one thread that waits for nothing. The exact packing is run up to 30 partitions,
-with a time limit, and judged by nothing.
+with a time limit, and judged by nothing. The packings that Landau surveys (chapter 3) stand beside
+ours on sizes alone.
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from math import inf
 from random import Random
@@ -14,10 +16,11 @@ from statistics import median
 
 from rich.table import Table
 
+from benchmarks.autoscaler.surveyed import SURVEYED, Surveyed
 from benchmarks.harness.bars import Bar, judge
-from benchmarks.harness.report import Picture, Report, number, table
+from benchmarks.harness.report import Picture, Report, number, table, tabulate
 from benchmarks.harness.session import Session
-from srtm.autoscaler.packing import ALGORITHMS, Bin, Bins, Item, exact
+from srtm.autoscaler.packing import ALGORITHMS, Algorithm, Bin, Bins, Item, exact, lower_bound
 
 MU = 200.0  # events/s of a consumer
 LAG = 100.0  # events: mu x 500 ms
@@ -27,7 +30,9 @@ BARS = {1_000: 0.05, 100_000: 5.0}
 EXACT_SIZES = (10, 20, 30)
 EXACT_SECONDS = 3.0
 _REPEATS, _QUICK_REPEATS = 5, 3
+_DECREASING_FITS = ("next-fit-decreasing", "first-fit-decreasing", "best-fit-decreasing")
 _ONCE_FROM = 10_000  # partitions: one call is long enough to be measured
+SURVEYED_SIZES = (10, 100, 1_000, 10_000)
 _SECONDS_KEPT = 12.0  # of a quick run, for the call under way and the exact packing
 
 
@@ -100,6 +105,7 @@ def run(session: Session) -> Report:
         session.step(f"exact, {size} partitions")
         if session.seconds_left > EXACT_SECONDS:
             found.append(_timed("exact", "rate and lag", size, 1))
+    surveyed = compare_surveyed(repeats)
     return Report(
         settings={
             "mu_per_second": MU,
@@ -109,9 +115,9 @@ def run(session: Session) -> Report:
             "repeats": repeats,
             "exact_time_limit_seconds": EXACT_SECONDS,
         },
-        figures={"calls": [asdict(each) for each in found]},
-        bars=bars(found, heuristics),
-        tables=[table_of(found, workload) for workload in WORKLOADS],
+        figures={"calls": [asdict(each) for each in found], "surveyed": surveyed},
+        bars=bars(found, heuristics) + surveyed_bars(surveyed),
+        tables=[*(table_of(found, workload) for workload in WORKLOADS), surveyed_table(surveyed)],
         notes=[f"no time for {skipped} of the calls"] if skipped else [],
         draw=lambda figure: draw(figure, found),
     )
@@ -135,6 +141,64 @@ def _timed(name: str, workload: str, partitions: int, repeats: int) -> Timed:
         moved=packed.moved_rate / MU,
         exact=packed.exact,
     )
+
+
+Ratios = dict[str, dict[int, list[float]]]
+"""Bins over the lower bound of each packing, by the number of sizes, one for each seed."""
+
+
+def compare_surveyed(seeds: int) -> Ratios:
+    """The packings of Landau's chapter 3, and the same fits of ours, on sizes drawn evenly from
+    (0, 1]."""
+    ours = {
+        name: ALGORITHMS[name] for name in ("next-fit", "first-fit", "best-fit", *_DECREASING_FITS)
+    }
+    bins = Bins(Bin(None, 1.0))
+
+    def of_ours(pack: Algorithm) -> Surveyed:
+        def packed(sizes: Sequence[float]) -> list[list[float]]:
+            made = pack([Item(at, size) for at, size in enumerate(sizes)], bins)
+            return [[sizes[at] for at in each.items] for each in made.filled]
+
+        return packed
+
+    all_of_them = {name: of_ours(pack) for name, pack in ours.items()}
+    all_of_them |= {name: pack for name, (pack, _) in SURVEYED.items()}
+    found: Ratios = {name: {} for name in all_of_them}
+    for size in SURVEYED_SIZES:
+        for seed in range(seeds):
+            draw = Random(seed * 1_000_003 + size)
+            sizes = [1.0 - draw.random() for _ in range(size)]
+            bound = lower_bound([Item(at, each) for at, each in enumerate(sizes)], bins)
+            for name, pack in all_of_them.items():
+                found[name].setdefault(size, []).append(len(pack(sizes)) / bound)
+    return found
+
+
+def surveyed_bars(found: Ratios) -> list[Bar]:
+    """The asymptotic ratios are to the fewest bins, and hold over the lower bound too."""
+    most = SURVEYED_SIZES[-1]
+    return [
+        judge(f"surveyed: {name}, bins over the lower bound", found[name][most], at_most=ratio)
+        for name, (_, ratio) in SURVEYED.items()
+    ]
+
+
+def surveyed_table(found: Ratios) -> Table:
+    return tabulate(
+        "Landau ch. 3: bins over the lower bound, sizes even in (0, 1], %",
+        list(found.items()),
+        ("packing", lambda row: row[0]),
+        *(
+            (f"{size:,}", lambda row, size=size: 100 * (median(row[1][size]) - 1))
+            for size in SURVEYED_SIZES
+        ),
+        ("cited, at most", lambda row: _cited(row[0])),
+    )
+
+
+def _cited(name: str) -> float | None:
+    return 100 * (SURVEYED[name][1] - 1) if name in SURVEYED else None
 
 
 def bars(found: list[Timed], heuristics: list[str]) -> list[Bar]:
