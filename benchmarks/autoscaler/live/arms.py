@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 
+from benchmarks.autoscaler.live.troubles import Trouble
 from srtm.autoscaler.decision import Action, Decision, Handover, Member
 from srtm.autoscaler.observation import Observation
 from srtm.autoscaler.simulator.arrivals import (
@@ -56,8 +57,9 @@ def _crowds(seed: int, compress: int) -> Arrivals:
     return arrivals_of(rates, even_shares(6), ArrivalModel.POISSON, seed)
 
 
+RAMP = "ramp (ICCBDC 4.1)"
 WORKLOADS = (
-    Workload("ramp (ICCBDC 4.1)", 95.0, SLO(0.99, 1.0), _ramp),
+    Workload(RAMP, 95.0, SLO(0.99, 1.0), _ramp),
     Workload("crowds (Li-Ku)", 58.0, SLO(0.99, 0.5), _crowds),
 )
 
@@ -65,13 +67,16 @@ WORKLOADS = (
 @dataclass(frozen=True, slots=True)
 class Arm:
     """policy: "" where the number of consumers is fixed; handover: `share` for a share group, in
-    which nothing is handed over; plain: consumers without a controller"""
+    which nothing is handed over; plain: consumers without a controller; trouble: what happens to
+    consumers meanwhile; only: the workload that it is played under, "" for all"""
 
     name: str
     policy: str
     handover: Literal["direct", "assignor", "kip-848", "share"]
     simulated: Handover
     plain: bool = False
+    trouble: Trouble = ""
+    only: str = ""
 
     @property
     def shares(self) -> bool:
@@ -79,9 +84,20 @@ class Arm:
         return self.handover == "share"
 
 
+TROUBLES: tuple[Trouble, ...] = ("kill", "freeze")
+LOAD_AWARE, KAFKAS_OWN = "iccbdc, assignor", "iccbdc, kip-848"
+"""ICCBDC 4.1: groups of the same size, of which one has its partitions by load."""
 ARMS = (
     Arm("srtm, direct", "srtm", "direct", Handover.DIRECT),
     Arm("srtm, share group", "srtm", "share", Handover.DIRECT),
+    *(
+        Arm(
+            f"srtm, share group, {trouble}s", "srtm", "share", Handover.DIRECT, False, trouble, RAMP
+        )
+        for trouble in TROUBLES
+    ),
+    Arm(LOAD_AWARE, "iccbdc", "assignor", Handover.EAGER, only=RAMP),
+    Arm(KAFKAS_OWN, "iccbdc", "kip-848", Handover.COOPERATIVE, only=RAMP),
     Arm("CLOSER 2, assignor", "closer2", "assignor", Handover.EAGER),
     Arm("linear, kip-848", "linear", "kip-848", Handover.COOPERATIVE),
     Arm("lag threshold (KEDA), kip-848", "keda", "kip-848", Handover.COOPERATIVE),
