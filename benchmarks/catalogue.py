@@ -41,6 +41,9 @@ BENCHMARKS = {
     ),
     "gateway": Entry("gateway.cost", "what the gateway costs and gains, against nsqd alone"),
     "gateway-secure": Entry("gateway.secure", "what TLS, snappy and deflate cost"),
+    "garbage": Entry(
+        "gateway.garbage", "does collecting garbage less often shorten nsqd's tail (SRTM 5.3)"
+    ),
     "drl-penalty": Entry(
         "gateway.drl_penalty", "what splitting a token bucket costs (SRTM Fig. 6)"
     ),

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
@@ -72,9 +72,11 @@ def nodes(
     arms: Mapping[str, Sequence[Contract] | None],
     flags: Mapping[str, Sequence[str]] | None = None,
     nsqd_flags: Mapping[str, Sequence[str]] | None = None,
+    environments: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Iterator[dict[str, Node]]:
     """Start them all and end them all; None: without a gateway. `flags` are more of the gateway's,
-    by arm, `nsqd_flags` of nsqd's. Raises SrtmError."""
+    by arm, `nsqd_flags` of nsqd's, and `environments` variables that nsqd reads beside ours.
+    Raises SrtmError."""
     specs: list[ChildSpec] = []
     made = []
     for name, contracts in arms.items():
@@ -97,7 +99,8 @@ def nodes(
                 f"--broadcast-tcp-port={gateway_tcp.rpartition(':')[2]}",
                 f"--broadcast-http-port={gateway_web.rpartition(':')[2]}",
             ]
-        specs.append(_spec(f"{name}-nsqd", Stage.NSQD, command, web, folder))
+        nsqd = _spec(f"{name}-nsqd", Stage.NSQD, command, web, folder)
+        specs.append(replace(nsqd, environment=(environments or {}).get(name, {})))
         if contracts is None:
             made.append((name, tcp, web, "", "", ""))
             continue

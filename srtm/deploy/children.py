@@ -96,6 +96,7 @@ def _broker(
             ping=str(layout.nsqd_http),
             log=plan.layout.logs / f"{nsqd}.log",
             sockets=(layout.nsqd_tcp, layout.nsqd_http),
+            environment=broker.nsqd_environment,
         ),
         replace(
             gateway,

@@ -4,8 +4,8 @@ import ctypes
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 
@@ -64,6 +64,7 @@ class ChildSpec:
     sockets: tuple[Path, ...] = ()  # stale ones are removed before a start: nsqd does not
     drain_seconds: float = 0.0  # that it was told to take after SIGTERM
     needs: str | None = None  # the child that must be ready before this one is restarted
+    environment: Mapping[str, str] = field(default_factory=dict)  # beside ours
 
 
 class Child:
@@ -95,7 +96,7 @@ class Child:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
-                    env=_plain_environment(),
+                    env={**_plain_environment(), **spec.environment},
                     pass_fds=keep_open,
                     preexec_fn=_end_with(os.getpid()),
                 )

@@ -88,6 +88,8 @@ GATEWAY_PATHS = (
 )
 """the others that are paths, and in a file relative to it"""
 _NSQD_BODY_BYTES = 5 * 1024 * 1024  # nsqd's default of --max-body-size
+_MOST_GOGC = 10_000
+_GO_BYTES = re.compile(r"[1-9][0-9]{0,5}(KiB|MiB|GiB)")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 
 
@@ -263,6 +265,16 @@ class BrokerTable(Table):
     nsqd_flags: tuple[str, ...] = Field(
         default=(), alias="nsqd-flags", description='flags of nsqd, such as ["--mem-queue-size=0"]'
     )
+    gogc: int | Literal["off", ""] = Field(
+        default="",
+        description="by how many per cent nsqd's heap grows before garbage is collected (Go's "
+        'GOGC), or "off", with gomemlimit; "": Go\'s default, 100',
+    )
+    gomemlimit: str = Field(
+        default="",
+        description="memory near which nsqd collects garbage whatever gogc says (Go's GOMEMLIMIT), "
+        'such as 2GiB; "": none',
+    )
     capacity: int = Field(
         default=0,
         ge=0,
@@ -290,6 +302,26 @@ class BrokerTable(Table):
 
     _check_name = field_validator("name")(plain_name)
 
+    @field_validator("gogc")
+    @classmethod
+    def _is_share(cls, gogc: int | str) -> int | str:
+        if isinstance(gogc, int) and not 1 <= gogc <= _MOST_GOGC:
+            raise ValueError(f"{gogc} is no share: 1 to {_MOST_GOGC:,} (per cent), or off")
+        return gogc
+
+    @field_validator("gomemlimit")
+    @classmethod
+    def _is_memory(cls, limit: str) -> str:
+        if limit and not _GO_BYTES.fullmatch(limit):
+            raise ValueError(f"{limit!r} is no size; write a whole number of KiB, MiB or GiB: 2GiB")
+        return limit
+
+    @model_validator(mode="after")
+    def _collects(self) -> Self:
+        if self.gogc == "off" and not self.gomemlimit:
+            raise ValueError("gogc = off needs gomemlimit, or nsqd's memory would grow for ever")
+        return self
+
     @field_validator("nsqd_flags")
     @classmethod
     def _passed_through(cls, flags: tuple[str, ...]) -> tuple[str, ...]:
@@ -300,6 +332,12 @@ class BrokerTable(Table):
             if name in OWN_NSQD_FLAGS:
                 raise ValueError(f"--{name} cannot be set: {OWN_NSQD_FLAGS[name]}")
         return flags
+
+    @property
+    def nsqd_environment(self) -> dict[str, str]:
+        """What Go reads of its environment."""
+        given = {"GOGC": str(self.gogc), "GOMEMLIMIT": self.gomemlimit}
+        return {name: value for name, value in given.items() if value}
 
     @property
     def https_at(self) -> Address | None:

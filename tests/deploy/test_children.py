@@ -295,3 +295,12 @@ def test_a_gateway_whose_http_door_is_closed_is_ready_when_its_admin_door_says_s
     gateway = specs({"deployment": {"data-path": "/d"}, "broker": [table]})["broker-1-gateway"]
     assert (gateway.ping, gateway.path) == (ping, path)
     assert "--https-address=127.0.0.1:4152" in gateway.command()
+
+
+def test_what_go_reads_of_the_environment_is_nsqds_alone() -> None:
+    broker = {**BASE["broker"][0], "gogc": "off", "gomemlimit": "2GiB"}
+    found = specs({**BASE, "broker": [broker, {**BASE["broker"][1], "gogc": 400}]})
+    assert found["broker-1-nsqd"].environment == {"GOGC": "off", "GOMEMLIMIT": "2GiB"}
+    assert found["b-nsqd"].environment == {"GOGC": "400"}
+    assert found["b-gateway"].environment == {}
+    assert specs(BASE)["b-nsqd"].environment == {}
