@@ -111,6 +111,9 @@ BENCHMARKS = {
         "real groups on Kafka, beside what the simulator says",
         lasts=True,
     ),
+    "closer-live": Entry(
+        "autoscaler.live.closer", "CLOSER's two algorithms on a real Kafka (its section 5)"
+    ),
     "unseen": Entry(
         "autoscaler.unseen.run", "ours on generated workloads that it was not tuned on"
     ),
