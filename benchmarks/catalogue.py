@@ -93,6 +93,9 @@ BENCHMARKS = {
     "landau": Entry(
         "autoscaler.landau", "rebalance cost against consumers of every packing (Landau 4.4.6)"
     ),
+    "monitor": Entry(
+        "autoscaler.landau_monitor", "how soon a monitor follows a step (Landau Fig. 4.2, 4.3, 5.2)"
+    ),
     "closer": Entry(
         "autoscaler.closer", "autoscalers on CLOSER's two workloads (its Tables 2 and 3)"
     ),
