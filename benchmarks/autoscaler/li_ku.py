@@ -209,7 +209,7 @@ def consumers_over_time(outcomes: Mapping[str, Outcome], doubt: str = "") -> lis
 
 
 def _mean_consumers(outcome: Outcome, begin: float, end: float) -> float:
-    """Of all seeds, as the paper's is of all executions."""
+    """The mean of all seeds, as the paper's is of all executions."""
     grid = np.arange(begin, end)
     means = []
     for run in outcome.runs:
