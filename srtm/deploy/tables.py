@@ -265,7 +265,7 @@ class BrokerTable(Table):
     nsqd_flags: tuple[str, ...] = Field(
         default=(), alias="nsqd-flags", description='flags of nsqd, such as ["--mem-queue-size=0"]'
     )
-    gogc: int | Literal["off", ""] = Field(
+    gogc: int | str = Field(
         default="",
         description="by how many per cent nsqd's heap grows before garbage is collected (Go's "
         'GOGC), or "off", with gomemlimit; "": Go\'s default, 100',
@@ -302,12 +302,12 @@ class BrokerTable(Table):
 
     _check_name = field_validator("name")(plain_name)
 
-    @field_validator("gogc")
+    @field_validator("gogc", mode="before")
     @classmethod
-    def _is_share(cls, gogc: int | str) -> int | str:
-        if isinstance(gogc, int) and not 1 <= gogc <= _MOST_GOGC:
-            raise ValueError(f"{gogc} is no share: 1 to {_MOST_GOGC:,} (per cent), or off")
-        return gogc
+    def _is_share(cls, gogc: object) -> object:
+        if gogc in ("off", "") or (type(gogc) is int and 1 <= gogc <= _MOST_GOGC):
+            return gogc
+        raise ValueError(f"{gogc!r} is neither per cent, 1 to {_MOST_GOGC:,}, nor off")
 
     @field_validator("gomemlimit")
     @classmethod

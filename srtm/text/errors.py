@@ -70,9 +70,17 @@ def one_line(error: "ValidationError", where: str, named: int = 0) -> UsageError
     message = _plain(fault["msg"])
     unquoted = ("missing", "value_error", "json_invalid")  # the last one would quote the whole text
     given = "" if fault["type"] in unquoted else f" (got {fault['input']!r})"
-    also = [path for path in _fields(faults, named) if path not in fields]
+    others = [each for each in faults if not _of_one_value(fault, each)]
+    also = [path for path in _fields(others, named) if path not in fields]
     more = f"; also wrong: {_some(also)}" if also else ""
     return UsageError(f"{where}: {shown + ': ' if shown else ''}{message}{given}{more}")
+
+
+def _of_one_value(one: "ErrorDetails", other: "ErrorDetails") -> bool:
+    """Are both about one value, which may be of one kind or of another? Pydantic ends their paths
+    with the kinds."""
+    kinds = (str(each["loc"][-1]) if each["loc"] else "" for each in (one, other))
+    return one["loc"][:-1] == other["loc"][:-1] and all(map(_KIND.match, kinds))
 
 
 def _fields(faults: "list[ErrorDetails]", named: int) -> list[str]:
@@ -86,6 +94,8 @@ def _some(fields: list[str]) -> str:
     return ", ".join(fields[:_SHOWN]) + more
 
 
+_KIND = re.compile(r"(int|str|float|bool|none)$|[A-Z]|[a-z-]+\[")
+"""the end of a path that names a kind and no field"""
 _SHOWN = 5
 """fields that one line names"""
 _PLAIN = {

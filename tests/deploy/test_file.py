@@ -228,8 +228,8 @@ def test_an_absolute_data_path_stays(tmp_path: Path) -> None:
             f"{BROKER}{TOPIC}slo = '99@1ms'", ["topic.0.slo", "0.99"], id="slo-in-percent"
         ),
         pytest.param(f"{BROKER}gogc = 'off'", ["gogc = off", "gomemlimit"], id="no-garbage-at-all"),
-        pytest.param(f"{BROKER}gogc = 0", ["gogc", "0 is no share"], id="gogc-of-nothing"),
-        pytest.param(f"{BROKER}gogc = 'often'", ["gogc"], id="gogc-in-words"),
+        pytest.param(f"{BROKER}gogc = 0", ["gogc", "0 is neither"], id="gogc-of-nothing"),
+        pytest.param(f"{BROKER}gogc = 'often'", ["gogc", "'often' is neither"], id="gogc-in-words"),
         pytest.param(
             f"{BROKER}gomemlimit = '2GB'", ["gomemlimit", "'2GB' is no size"], id="not-gos-sizes"
         ),

@@ -49,7 +49,7 @@ def test_specs(spec: str, expected: Contract) -> None:
 
 NUMBER = "must be a number"
 BAD_SPECS = [
-    pytest.param("", "rate, burst: needed; 1 more", id="nothing"),
+    pytest.param("", "rate, burst: needed; also wrong: topic", id="nothing"),
     pytest.param("t", "rate, burst: needed", id="a-name-alone"),
     pytest.param("t,rate=5", "burst: needed", id="no-burst"),
     pytest.param(
@@ -57,13 +57,13 @@ BAD_SPECS = [
     ),
     pytest.param("t,", "'' is not one of rate, burst, mode, max-wait", id="a-comma"),
     pytest.param("t,rate", "'rate' is not one of", id="no-value"),
-    pytest.param("t,rate=", f"rate: {NUMBER} (got ''); 1 more", id="an-empty-value"),
+    pytest.param("t,rate=", f"rate: {NUMBER} (got ''); also wrong: burst", id="an-empty-value"),
     pytest.param("t,brust=1", "'brust=1' is not one of", id="a-misspelt-key"),
     pytest.param("t,max_wait=1s", "'max_wait=1s' is not one of", id="an-underscore"),
     pytest.param("t,topic=u,rate=1,burst=1", "'topic=u' is not one of", id="the-name-as-a-key"),
     pytest.param("t,rate=1,burst=1,rate=1", "rate is given twice", id="a-key-twice"),
     pytest.param("a b,rate=1,burst=1", "topic: 'a b' is not a topic name", id="a-space"),
-    pytest.param("rate=1,burst=1", "rate: needed; 1 more", id="no-name"),
+    pytest.param("rate=1,burst=1", "rate: needed; also wrong: topic", id="no-name"),
     pytest.param("rate=1,rate=1,burst=1", "topic: 'rate=1' is not a topic name", id="no-name-2"),
     pytest.param("x" * 65 + ",rate=1,burst=1", "is not a topic name: 1 to 64", id="a-long-name"),
     pytest.param("t,rate=x,burst=1", f"rate: {NUMBER} (got 'x')", id="rate-in-letters"),

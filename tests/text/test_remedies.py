@@ -94,6 +94,24 @@ def test_all_fields_that_are_missing_are_named(values: Any, said: str) -> None:
     assert str(one_line(caught.value, "f")) == said
 
 
+class _Either(BaseModel):
+    size: int | bool = 1
+    rate: float = 1.0
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        pytest.param({"size": "x"}, "", id="one-value-of-two-kinds"),
+        pytest.param({"size": "x", "rate": "y"}, "; also wrong: rate", id="two-values"),
+    ],
+)
+def test_a_value_that_may_be_of_two_kinds_is_one_fault(values: Any, said: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        _Either.model_validate(values)
+    assert str(one_line(caught.value, "f")).partition("'x')")[2] == said
+
+
 def test_a_csv_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
     publishers = tmp_path / "p.csv"
     publishers.write_text("\ufeffid,key,rate\na,k,1\n", "utf-8")
