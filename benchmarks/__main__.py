@@ -1,9 +1,9 @@
 """`python -m benchmarks list`, `run NAME`, `papers`, `tune` and `keep FILE...`."""
 
-import json
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -13,7 +13,7 @@ from benchmarks.harness.machine import commit
 from benchmarks.harness.report import Report, render, write
 from benchmarks.harness.session import Session, session
 from benchmarks.kept import PAGE, keep, page
-from srtm.report.result import read
+from srtm.report.result import Result, read
 from srtm.text.errors import Exit, SrtmError, UsageError
 
 _PIPED_WIDTH = 180  # nobody's terminal: nothing is cut
@@ -89,14 +89,18 @@ def run(
 
 
 def _run(name: str, running: Session, out: Path) -> Report:
-    entry = BENCHMARKS[name]
-    report = entry.load()(running)
-    document = running.document(name, report, entry.shows, entry.method)
+    report, document = _measured(name, running)
     console = _console()
     console.print(render(report))
     for path in write(name, report, document, out):
         console.print(f"wrote {path}")
     return report
+
+
+def _measured(name: str, running: Session) -> tuple[Report, dict[str, Any]]:
+    entry = BENCHMARKS[name]
+    report = entry.load()(running)
+    return report, running.document(name, report, entry.shows, entry.method)
 
 
 def _console() -> Console:
@@ -114,13 +118,18 @@ def run_papers(out: Path) -> None:
     """
     from benchmarks.papers.run import SOURCES
 
+    now = commit()
     for name in SOURCES:
         file = out / f"{name}.json"
-        if not commit()["dirty"] and file.exists() and read(file).commit.id == commit()["id"]:
+        if not now["dirty"] and file.exists() and _is_whole(read(file), now["id"]):
             click.echo(f"{file}: of this commit already")
             continue
         with session(quick=False) as running:
             _run(name, running, out)
+
+
+def _is_whole(result: Result, commit_id: str | None) -> bool:
+    return result.commit.id == commit_id and not result.quick
 
 
 @cli.command("keep")
@@ -131,13 +140,9 @@ def keep_them(files: tuple[Path, ...]) -> None:
     come to."""
     for file in files:
         click.echo(f"wrote {keep(file)}")
-    with session(quick=False) as running:
-        entry = BENCHMARKS[PAPERS]
-        made = running.document(PAPERS, entry.load()(running), entry.shows, entry.method)
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / f"{PAPERS}.json"
-        file.write_text(json.dumps(made))
-        click.echo(f"wrote {keep(file)}")
+    with session(quick=False) as running, tempfile.TemporaryDirectory() as folder:
+        made, *_ = write(PAPERS, *_measured(PAPERS, running), Path(folder))
+        click.echo(f"wrote {keep(made)}")
     PAGE.write_text(page())
     click.echo(f"wrote {PAGE}")
 

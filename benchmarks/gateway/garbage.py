@@ -9,7 +9,6 @@ intended time to the consumer. Bars judge the tail against Go's defaults, round 
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from statistics import median
 
@@ -21,6 +20,7 @@ from benchmarks.harness.report import Picture, Report, span, tabulate
 from benchmarks.harness.session import Session
 from benchmarks.harness.trial import (
     Round,
+    Timing,
     Trial,
     as_json,
     of_arm,
@@ -49,15 +49,6 @@ _LATE_SHARE = 0.1
 """A generator that was late by more than this share of the tail says nothing of the broker."""
 _REPEATS = 5
 _AT_ONCE = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Seconds of a trial's sending and of its warm-up; rounds."""
-
-    seconds: float
-    warmup_seconds: float
-    rounds: int
 
 
 FULL, QUICK = Timing(10.0, 1.0, 8), Timing(2.0, 0.5, 1)
@@ -126,8 +117,9 @@ def _trial(
     return found
 
 
-def tail(name: str) -> Callable[[Trial], float]:
-    return lambda found: percentile_ms(found.document["end_to_end_latency"], name)
+def tail(name: str, of: str = "end_to_end_latency") -> Callable[[Trial], float]:
+    """of: what in the generator's document has the percentile"""
+    return lambda found: percentile_ms(found.document[of], name)
 
 
 def bars(trials: Trials, quick: bool) -> list[Bar]:
@@ -138,7 +130,7 @@ def bars(trials: Trials, quick: bool) -> list[Bar]:
             if arm == DEFAULT:
                 continue
             for name in ("p99", "p99.9"):
-                lag = median(of_arm(rounds, _lag(name), DEFAULT) or [0.0])
+                lag = median(of_arm(rounds, tail(name, "send_lag"), DEFAULT) or [0.0])
                 whole = median(of_arm(rounds, tail(name), DEFAULT) or [1.0])
                 late = f"the generator itself was {lag:.2f} ms late at {name}, of {whole:.2f} ms"
                 found.append(
@@ -152,10 +144,6 @@ def bars(trials: Trials, quick: bool) -> list[Bar]:
                     )
                 )
     return found
-
-
-def _lag(name: str) -> Callable[[Trial], float]:
-    return lambda found: percentile_ms(found.document["send_lag"], name)
 
 
 def _table(trials: Trials, collected: Mapping[tuple[str, str], Sequence[float]]) -> Table:

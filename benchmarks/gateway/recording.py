@@ -21,6 +21,7 @@ from benchmarks.harness.session import Session
 from benchmarks.harness.trial import (
     Figure,
     Round,
+    Timing,
     Trial,
     as_json,
     gateway_cpu,
@@ -60,15 +61,6 @@ LOADS = {
         "waiting", ("--publishers=50", "--rate=100", "--drain=3s"), (5_500.0, 1.0)
     ),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Seconds of a trial's sending and of its warm-up; rounds."""
-
-    seconds: float
-    warmup_seconds: float
-    rounds: int
 
 
 FULL = Timing(6.0, 1.0, 5)

@@ -8,7 +8,7 @@ handshakes are not in it; what a layer adds is the difference to plain text of t
 
 import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -19,7 +19,16 @@ from benchmarks.harness.arms import Node, nodes
 from benchmarks.harness.bars import Bar, judge
 from benchmarks.harness.report import Picture, Report, number, span, table
 from benchmarks.harness.session import Session
-from benchmarks.harness.trial import Round, Trial, as_json, of_arm, ratios, take_turns, trial
+from benchmarks.harness.trial import (
+    Round,
+    Timing,
+    Trial,
+    as_json,
+    of_arm,
+    ratios,
+    take_turns,
+    trial,
+)
 from srtm.certs.authority import ca_file, create, issue
 from srtm.certs.names import Names
 from srtm.limits.contract import Contract
@@ -42,15 +51,6 @@ ADDED_US = {
 }
 """CPU of a message, microseconds, at most"""
 _REPEATS = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Seconds of a trial's sending and of its warm-up; rounds."""
-
-    seconds: float
-    warmup_seconds: float
-    rounds: int
 
 
 FULL = Timing(5.0, 1.0, 3)

@@ -105,6 +105,15 @@ class Trial:
         return float(self.document["generator"]["cpu_us_per_message"])
 
 
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds of a trial's sending and of its warm-up; rounds."""
+
+    seconds: float
+    warmup_seconds: float
+    rounds: int
+
+
 Round = Mapping[str, Trial]
 """by arm; one that there was no time for is missing"""
 Figure = Callable[[Trial], float]

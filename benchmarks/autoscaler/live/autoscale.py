@@ -112,21 +112,7 @@ def run(session: Session) -> Report:
             break
         session.step(f"{workload.name}: {arm.name}")
         arrivals = workload.arrivals(seed, _QUICK_COMPRESS if quick else _COMPRESS)
-        load = load_average()
-        live = play(arm, workload, arrivals, session.folder / f"run-{index}", seed)
-        predicted = predict(arm, workload, arrivals, live)
-        figures.append(
-            {
-                "workload": workload.name,
-                "arm": arm.name,
-                "seed": seed,
-                "events": arrivals.events,
-                "live": live.document(),
-                "simulated": predicted.document(),
-                "agrees": None if arm.trouble else agrees(live, predicted),
-                "load_average": load,
-            }
-        )
+        figures.append(played(arm, workload, arrivals, session.folder / f"run-{index}", seed))
     agree = [row["agrees"] for row in figures if row["agrees"] is not None]
     share = sum(agree) / len(agree)
     lost = sum(row["live"]["lost"] for row in figures)
@@ -171,6 +157,26 @@ def run(session: Session) -> Report:
             "replica-minutes are billed from the launch on; a fixed group has them by definition",
         ],
     )
+
+
+def played(
+    arm: Arm, workload: Workload, arrivals: Arrivals, folder: Path, seed: int
+) -> dict[str, Any]:
+    """One live run beside the simulator's, for JSON. agrees: None where consumers are killed or
+    frozen, which the simulator does not know. Raises UnavailableError."""
+    load = load_average()
+    live = play(arm, workload, arrivals, folder, seed)
+    predicted = predict(arm, workload, arrivals, live)
+    return {
+        "workload": workload.name,
+        "arm": arm.name,
+        "seed": seed,
+        "events": arrivals.events,
+        "live": live.document(),
+        "simulated": predicted.document(),
+        "agrees": None if arm.trouble else agrees(live, predicted),
+        "load_average": load,
+    }
 
 
 def iccbdc_bars(figures: Sequence[Mapping[str, Any]]) -> list[Bar]:

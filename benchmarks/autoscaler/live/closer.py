@@ -10,7 +10,7 @@ times as the live run learnt them.
 from typing import Any
 
 from benchmarks.autoscaler.live.arms import Arm, Workload
-from benchmarks.autoscaler.live.autoscale import agrees, play, predict
+from benchmarks.autoscaler.live.autoscale import played
 from benchmarks.autoscaler.scaling import workload as read
 from benchmarks.harness.bars import judge
 from benchmarks.harness.report import Report, number, tabulate
@@ -49,17 +49,7 @@ def run(session: Session) -> Report:
     for arm in arms:
         session.step(arm.name)
         came = workload.arrivals(1, 1)
-        live = play(arm, workload, came, session.folder / arm.policy, 1)
-        predicted = predict(arm, workload, came, live)
-        figures.append(
-            {
-                "arm": arm.name,
-                "events": came.events,
-                "live": live.document(),
-                "simulated": predicted.document(),
-                "agrees": agrees(live, predicted),
-            }
-        )
+        figures.append(played(arm, workload, came, session.folder / arm.policy, 1))
     doubt = first.doubt or ("a slice of the workload" if session.quick else "")
     return Report(
         settings={"seconds": len(rates), "partitions": _PARTITIONS, "mu": workload.mu},
