@@ -46,7 +46,7 @@ def list_them() -> None:
     "--full",
     is_flag=True,
     help="What is modelled is run live too (adaptor: a minute; convergence: half an hour; "
-    "concentration, max-min, correlation: all of it at SRTM's scale, for hours); "
+    "srtm-7a and the like: every point of the panel at SRTM's scale, for hours); "
     "correlation-groups: 10^8 arrivals too (an hour).",
 )
 @click.option(

@@ -13,24 +13,29 @@ from benchmarks.harness.session import Session
 class Entry:
     """`module` of this package, or MODULE:FUNCTION of it, has `run(session) -> Report`. models:
     --full runs more of it; lasts: for as many minutes as one likes; spans: over the hosts of an
-    inventory."""
+    inventory; part: its second argument, where it has one."""
 
     module: str
     shows: str
     models: bool = False
     lasts: bool = False
     spans: bool = False
+    part: str = ""
 
     @property
     def method(self) -> str:
         """How it measures: what its function or its module says of itself."""
-        found = self.load()
+        found = self._function()
         return inspect.getdoc(found) or inspect.getdoc(inspect.getmodule(found)) or ""
 
     def load(self) -> Callable[[Session], Report]:
+        run = self._function()
+        return (lambda session: run(session, self.part)) if self.part else run
+
+    def _function(self) -> Callable[..., Report]:
         module, _, function = self.module.partition(":")
         found = importlib.import_module(f"benchmarks.{module}")
-        run: Callable[[Session], Report] = getattr(found, function or "run")
+        run: Callable[..., Report] = getattr(found, function or "run")
         return run
 
 
@@ -61,25 +66,29 @@ BENCHMARKS = {
     "concentration": Entry(
         "experiments.paper:concentration",
         "a topic on the fewest brokers, or on all (SRTM Fig. 7)",
-        models=True,
-        spans=True,
     ),
     "max-min": Entry(
         "experiments.paper:max_min",
         "its smallest share as large as can be, or not (SRTM Fig. 8)",
-        models=True,
-        spans=True,
     ),
     "correlation": Entry(
         "experiments.paper:correlation",
         "keeping those apart who send together (SRTM Fig. 9, 10)",
-        models=True,
-        spans=True,
     ),
     "noisy-correlation": Entry(
         "experiments.paper:noisy_correlation",
         "the same where they send about together (SRTM Fig. 11)",
     ),
+    **{
+        f"srtm-{panel}": Entry(
+            "experiments.live",
+            f"the same on real brokers, one panel (SRTM Fig. {panel})",
+            models=True,
+            spans=True,
+            part=panel,
+        )
+        for panel in ("7a", "7b", "7c", "7d", "8a", "8b", "8c", "8d", "9a", "9b", "11a", "11b")
+    },
     "simulator": Entry(
         "experiments.growth", "what simulating a placement costs, up to 1,000 brokers"
     ),

@@ -1,5 +1,6 @@
 """How fast an experiment may run here: the product's capacity search on one broker says it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from distributor.simulator.service import Service, fit
 from srtm.limits.slo import SLO
 from srtm.text.errors import SrtmError
 
-LADDER = (1 / 5, 1 / 10, 1 / 20, 1 / 50, 1 / 100, 1 / 200)
+LADDER = (1 / 10, 1 / 20, 1 / 50, 1 / 100, 1 / 200)
 QUICK_LADDER, FULL_LADDER = (1 / 50, 1 / 100), (1.0,)
 """Scales that are tried, the fastest first."""
 _PART = 0.5
@@ -64,12 +65,13 @@ class Calibration:
         )
 
 
-def calibrated(session: Session, door: Door, offered: float) -> Calibration:
-    """The fastest scale at which one broker carries all of `offered`, messages/s at SRTM's scale,
-    within half of the target. In a quick run the search ends there; else it goes on until it knows
-    what a broker holds of single messages and of batches. Where none is held the slowest is taken,
-    with a doubt; a full run knows one scale alone, SRTM's. Raises SrtmError without time."""
-    ladder = QUICK_LADDER if session.quick else FULL_LADDER if session.live else LADDER
+def calibrated(
+    session: Session, door: Door, offered: float, ladder: Sequence[float]
+) -> Calibration:
+    """The fastest scale of the ladder at which one broker carries all of `offered`, messages/s at
+    SRTM's scale, within half of the target. In a quick run the search ends there; else it goes on
+    until it knows what a broker holds of single messages and of batches. Where none is held the
+    last of the ladder is taken, with a doubt. Raises SrtmError without time."""
     for rate in ladder:
         slo = SLO(PAPER_SLO.percentile, PAPER_SLO.target_seconds / rate)
         half = replace(slo, target_seconds=_PART * slo.target_seconds)

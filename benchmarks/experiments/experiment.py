@@ -1,4 +1,4 @@
-"""One of SRTM's figures: its panels simulated at SRTM's scale, some of it measured at ours."""
+"""One of SRTM's figures: its panels simulated at SRTM's scale."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from benchmarks.experiments import live
 from benchmarks.experiments.point import CURVE, Point
 from benchmarks.experiments.scale import PAPER_CAPACITIES, Scale, paper_scale
 from benchmarks.experiments.scenario import BROKERS, SPARES, Scenario
@@ -172,19 +171,15 @@ def beside(found: Sequence[tuple[Point, Point]], scale: str) -> Table:
 
 AT_SAME = "max-min at srtm's k"
 """Max-Min on as many brokers as SRTM has (SRTM Fig. 10)."""
-_LIVE_SECONDS = 32.0
-"""Seconds of a quick run that are kept for real brokers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """quick_x: of each panel, what a short run keeps. measured: scenarios for real brokers, their
-    designs and, where concentration does not say it, on how many brokers."""
+    """quick_x: of each panel, what a short run keeps."""
 
     name: str
     panels: Sequence[Panel]
     quick_x: Sequence[float]
-    measured: Sequence[live.Case]
     notes: Sequence[str] = ()
 
     def bars(self, points: Points, of: str, quick: bool) -> list[Bar]:
@@ -194,11 +189,8 @@ class Experiment:
 
 def run(session: Session, what: Experiment) -> Report:
     scale = paper_scale()
-    cases = _everything(what) if session.live else what.measured
-    live.check_hosts(session, cases)
     bursts = _simulated(session, what, scale)
     judged = {of: what.bars(points, of, session.quick) for of, points in bursts.items()}
-    pairs = live.measured(session, cases)
     return Report(
         settings={
             "scale": 1.0,
@@ -209,7 +201,6 @@ def run(session: Session, what: Experiment) -> Report:
             "base_seconds": scale.service.base,
             "event_seconds": scale.service.event,
             "message_seconds": scale.service.message,
-            "measured": pairs.settings,
         },
         figures={
             "simulated": [
@@ -217,16 +208,11 @@ def run(session: Session, what: Experiment) -> Report:
                 for of, points in bursts.items()
                 for (panel, x, _), point in points.items()
             ],
-            "measured": [
-                {"measured": one.document(), "simulated": other.document()}
-                for one, other in pairs.points
-            ],
         },
-        bars=[bar for bars in judged.values() for bar in bars] + pairs.bars,
+        bars=[bar for bars in judged.values() for bar in bars],
         tables=[
             *(panel.tabled(bursts) for panel in what.panels),
             claims_table(judged),
-            *([beside(pairs.points, pairs.scale)] if pairs.points else []),
         ],
         notes=[
             "simulated: buckets are exact; brokers are one server each, with figures that make it "
@@ -239,23 +225,9 @@ def run(session: Session, what: Experiment) -> Report:
             "the brokers' constants are fitted to the text of Fig. 6b, 8a, 8c and 8d, which are no "
             "check of them",
             *what.notes,
-            *pairs.notes,
         ],
         draw=lambda figure: draw(figure, what.panels, bursts["b"]),
     )
-
-
-def _everything(what: Experiment) -> list[live.Case]:
-    """Every point of every panel; what is judged elsewhere stays so."""
-    judged = {case.scenario.name: case for case in what.measured}
-    return [
-        judged.get(
-            scenario.name,
-            live.Case(scenario, [each for each in panel.designs if each != AT_SAME]),
-        )
-        for panel in what.panels
-        for scenario in panel.scenarios.values()
-    ]
 
 
 def claims_table(judged: Mapping[str, list[Bar]]) -> Table:
@@ -281,10 +253,9 @@ def _simulated(session: Session, what: Experiment, scale: Scale) -> Bursts:
     ]
     if session.quick:
         xs.sort(key=lambda each: what.quick_x.index(each[1]))  # every panel has one before any two
-    kept = _LIVE_SECONDS if what.measured else 0.0
-    session.plan(len(xs) + len(what.measured) + 1)
+    session.plan(len(xs))
     for panel, x in xs:
-        if session.seconds_left < kept:
+        if session.seconds_left < 0:
             break
         scenario = panel.scenarios[x]
         session.step(f"simulated: {panel.label}, {x:g} {panel.x}")

@@ -1,117 +1,209 @@
-"""Some of an experiment on real brokers, at the scale that they hold, beside its simulation."""
+"""A panel of SRTM's figures on real brokers, in slow motion, beside its simulation.
+
+Rates are s times SRTM's and times 1/s of its, so that it is the same experiment; s is the largest
+at which this machine carries it and the generator is late by less than a tenth of the target.
+Designs take turns, repetition by repetition. Independent publishers share connections; groups of
+publishers stand on as many brokers as SRTM's design needs when simulated. All brokers share the
+cores of one host, so that another broker brings its bucket and its connections, and no CPU.
+"""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cache
 from statistics import fmean
-from typing import Any
 
-from benchmarks.experiments.calibration import Calibration, calibrated
+from benchmarks.experiments.calibration import FULL_LADDER, LADDER, QUICK_LADDER, calibrated
+from benchmarks.experiments.experiment import AT_SAME, Panel, beside, draw
+from benchmarks.experiments.paper import EXPERIMENTS
 from benchmarks.experiments.point import Point, simulated_point
-from benchmarks.experiments.scale import HEADROOM, Scale
+from benchmarks.experiments.scale import HEADROOM, Scale, paper_scale, scale_of
 from benchmarks.experiments.scenario import BROKERS, Scenario
-from benchmarks.experiments.simulated import estimate
+from benchmarks.experiments.simulated import Simulated, effort_for, estimate
 from benchmarks.experiments.world import Measured, World, local_world, require_hosts, world_of
 from benchmarks.harness.bars import Bar, judge
+from benchmarks.harness.report import Report
 from benchmarks.harness.session import Session
-from srtm.text.errors import SrtmError
 
-_SECONDS, _REPETITIONS = 15.0, 10
+_REPETITIONS = 10
+_SENDING_SECONDS = 450.0
+"""of a whole run, shared by the designs and their repetitions"""
 _FULL_SECONDS = 60.0  # of SRTM's rounds
 _QUICK_SECONDS, _QUICK_REPETITIONS = 4.0, 2
+_TRIAL_SECONDS, _TRIAL_SEED = 5.0, 30_000
 _MOST_PUBLISHERS = 300
 """connections of one load; independent publishers are merged, each with the rate of several"""
-_LAG_PART = 0.2
-"""The part of the target by which a generator may be late at p99; one that is later decides
-nothing."""
-_LEAST_SECONDS = 25.0
-"""Seconds that brokers need to start and be calibrated, and for one load of each design."""
+_LAG_PART = 0.1
+"""The part of the target by which a generator may be late at p99."""
+_BETTER_SHARE = 0.9
+"""of the repetitions, in which a design is to be better where SRTM says that it is"""
 _SETTLE_SECONDS = 4.0  # for a topic's registration, shares and end
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """must_meet, must_miss: designs that are judged by the SLO. count: over so many brokers, where
-    concentration alone does not say."""
+class Live:
+    """What of a panel is measured.
 
-    scenario: Scenario
+    xs:      of the panel
+    meets:   designs that SRTM has within the target; misses: those that it has over it
+    better:  pairs of designs, the one that SRTM has the shorter p99 for first
+    fades:   what the first of `better` gains is larger at the first x than at the last
+    """
+
+    panel: Panel
+    xs: Sequence[float]
     designs: Sequence[str]
-    must_meet: Sequence[str] = ()
-    must_miss: Sequence[str] = ()
-    count: int | None = None
+    meets: Sequence[str]
+    misses: Sequence[str] = ()
+    better: Sequence[tuple[str, str]] = ()
+    fades: bool = False
+
+    @property
+    def scenarios(self) -> list[Scenario]:
+        return [self.panel.scenarios[x] for x in self.xs]
 
     @property
     def offered(self) -> float:
-        return self.scenario.offered + sum(self.scenario.initial)
+        """The most messages/s at SRTM's scale, with what brokers carry already."""
+        return max(each.offered + sum(each.initial) for each in self.scenarios)
+
+    def every_x(self) -> "Live":
+        return replace(self, xs=tuple(self.panel.scenarios))
 
 
-@dataclass(frozen=True, slots=True)
-class Pairs:
-    """points: measured, and simulated with the same messages."""
-
-    settings: dict[str, Any] | None = None
-    points: Sequence[tuple[Point, Point]] = ()
-    bars: list[Bar] = field(default_factory=list)
-    notes: Sequence[str] = ()
-    scale: str = ""
+def _concentration(panel: Panel) -> Live:
+    xs = (8_000,) if panel.label in ("7a", "7b") else (4_000,)  # periodic ones keep their number
+    better = (("conc", "lb"), ("srtm", "lb"))
+    return Live(panel, xs, ("lb", "conc", "srtm"), ("conc", "srtm"), ("lb",), better)
 
 
-def check_hosts(session: Session, cases: Sequence[Case]) -> None:
-    """Check the hosts, before anything is simulated. Raises UsageError, UnavailableError."""
-    if session.hosts is None:
-        return
-    cases = cases[:1] if session.quick else cases
-    needed = (max(len(each.scenario.initial), each.count or 1) for each in cases)
-    require_hosts(session.hosts, max(needed, default=1))
+def _max_min(panel: Panel) -> Live:
+    xs = (6_000,) if panel.label == "8b" else (8_000,)
+    return Live(panel, xs, ("conc", "max-min", "srtm"), ("max-min", "srtm"))
 
 
-def measured(session: Session, cases: Sequence[Case]) -> Pairs:
-    """Designs take turns, repetition by repetition. A quick run takes the first case alone, for as
-    long as it has time."""
-    cases = cases[:1] if session.quick else cases
-    if not cases:
-        return Pairs()
-    if session.seconds_left < _LEAST_SECONDS:
-        return _nothing(cases, session.quick, "the simulation took all of the time")
+def _correlation(panel: Panel) -> Live:
+    return Live(panel, (25,), (AT_SAME, "srtm"), ("srtm",), better=(("srtm", AT_SAME),))
+
+
+def _noisy(panel: Panel) -> Live:
+    found = _correlation(panel)
+    return replace(found, xs=(0, 16), better=(("srtm", AT_SAME),), fades=True)
+
+
+PANELS = {
+    panel.label: made(panel)
+    for experiment, made in zip(
+        EXPERIMENTS, (_concentration, _max_min, _correlation, _noisy), strict=True
+    )
+    for panel in experiment.panels
+}
+
+Points = dict[tuple[str, float, str], Point]
+"""(panel, x, design) -> what it showed"""
+
+
+def run(session: Session, label: str) -> Report:
+    """label: of the panel. Raises SrtmError where brokers do not come up or carry nothing."""
+    live = PANELS[label]
+    if session.live:
+        live = live.every_x()
+    if session.quick:
+        live = replace(live, xs=live.xs[:1])
+    if session.hosts is not None:
+        require_hosts(session.hosts, max(map(_brokers, live.scenarios)))
+    session.plan(2 + len(live.xs) * len(live.designs) * _REPETITIONS)
     session.step("real brokers start")
     with _world(session) as world:
-        try:
-            offered = max(each.offered for each in cases)
-            found = calibrated(session, world.doors[0], offered)
-        except SrtmError as error:
-            return _nothing(cases, session.quick, str(error))
-        points = [pair for case in cases for pair in measure(session, world, case, found.scale)]
-    return Pairs(
-        found.document(),
-        points,
-        _bars(cases, points, session.quick, found.doubt),
-        _notes(found, points),
-        f"rates x {found.scale.rate:g}",
+        ladder = _ladder(session, world, live)
+        found = calibrated(session, world.doors[0], live.offered, ladder)
+        measured, twins = _measured(session, world, live, found.scale)
+    pairs = [(each, twins[at]) for at, each in measured.items()]
+    shown = replace(live.panel, designs=live.designs)
+    return Report(
+        settings={"burst": "2 b: twice SRTM's", "measured": found.document()},
+        figures={
+            "measured": [
+                {
+                    "x": x,
+                    "measured": each.document(),
+                    "simulated": twins[label, x, design].document(),
+                }
+                for (label, x, design), each in measured.items()
+            ]
+        },
+        bars=bars(live, measured, session.quick, found.doubt),
+        tables=[beside(pairs, f"rates x {found.scale.rate:g}")],
+        notes=[
+            "p99 is that of the broker where it is longest, from the intended time to receipt",
+            f"measured: {found.words}",
+            f"Poisson publishers without groups are merged to at most {_MOST_PUBLISHERS} "
+            f"connections, with the same sum; r is {HEADROOM:g} of it as ever",
+        ],
+        draw=lambda figure: draw(figure, [shown], measured),
     )
 
 
-def _nothing(cases: Sequence[Case], quick: bool, why: str) -> Pairs:
-    return Pairs(notes=[f"nothing was measured: {why}"], bars=_bars(cases, (), quick, why))
+def _ladder(session: Session, world: World, live: Live) -> Sequence[float]:
+    """The scales to try, from the fastest on at which the generator itself is in time."""
+    if session.quick or session.live:
+        return QUICK_LADDER if session.quick else FULL_LADDER
+    for place, rate in enumerate(LADDER[:-1]):
+        scale = scale_of(rate)
+        session.step(f"is the generator in time at {rate:g} of SRTM's rates?")
+        lags = [
+            _measure(world, scenario, scale, live.designs[0], _TRIAL_SECONDS, _TRIAL_SEED).lag
+            for scenario in live.scenarios
+        ]
+        if max(lags) <= _LAG_PART * scale.slo.target_seconds:
+            return LADDER[place:]
+    return LADDER[-1:]
 
 
-def measure(session: Session, world: World, case: Case, scale: Scale) -> list[tuple[Point, Point]]:
-    """One case, each of its designs."""
-    quick = session.quick
-    seconds = _QUICK_SECONDS if quick else _FULL_SECONDS if session.live else _SECONDS
-    scenario = case.scenario if session.live else few(case.scenario)
-    capacity = estimate(case.scenario) * scale.rate
-    if case.count is not None:
-        # By their number alone: as many as hold the topic, and hardly more.
-        capacity = 1.01 * scenario.offered * scale.rate / case.count
-    seen: dict[str, list[Measured]] = {design: [] for design in case.designs}
-    for number in range(_QUICK_REPETITIONS if quick else _REPETITIONS):
-        for design in case.designs:
+def _measured(session: Session, world: World, live: Live, scale: Scale) -> tuple[Points, Points]:
+    """What was measured, and what the simulator makes of the same messages."""
+    arms = [(x, design) for x in live.xs for design in live.designs]
+    repetitions = _QUICK_REPETITIONS if session.quick else _REPETITIONS
+    seconds = _SENDING_SECONDS / _REPETITIONS / len(arms)
+    if session.quick or session.live:
+        seconds = _QUICK_SECONDS if session.quick else _FULL_SECONDS
+    seen: dict[tuple[float, str], list[Measured]] = {}
+    for number in range(repetitions):
+        for x, design in arms:
             if session.seconds_left < seconds + _SETTLE_SECONDS:
                 continue
-            session.step(f"measured: {scenario.name}, {design} ({number + 1})")
-            one = world.measure(scenario, scale, design, capacity, seconds, number)
-            seen[design].append(one)
-    return [_points(scenario, design, scale, each) for design, each in seen.items() if each]
+            session.step(f"{live.panel.label}, {x:g}: {design} ({number + 1})")
+            scenario = live.panel.scenarios[x]
+            if not session.live:
+                scenario = few(scenario)
+            one = _measure(world, scenario, scale, design, seconds, number)
+            seen.setdefault((x, design), []).append(one)
+    measured, twins = {}, {}
+    for (x, design), runs in seen.items():
+        at = (live.panel.label, x, design)
+        measured[at], twins[at] = _points(live.panel.scenarios[x], design, scale, runs)
+    return measured, twins
+
+
+def _measure(
+    world: World, scenario: Scenario, scale: Scale, design: str, seconds: float, seed: int
+) -> Measured:
+    capacity = estimate(scenario) * scale.rate
+    if scenario.group_size > 1:
+        # By their number alone: as many as hold the topic, and hardly more.
+        capacity = 1.01 * scenario.offered * scale.rate / _brokers(scenario)
+    policy = "max-min" if design == AT_SAME else design
+    return world.measure(scenario, scale, policy, capacity, seconds, seed)
+
+
+@cache
+def _brokers(scenario: Scenario) -> int:
+    """The brokers that a scenario asks for: those that carry others, and for groups the fewest on
+    which SRTM's design holds them, simulated with twice its b."""
+    if scenario.group_size == 1:
+        return max(1, len(scenario.initial))
+    effort = effort_for(scenario, quick=True)
+    return Simulated(scenario, paper_scale(), effort).point("srtm").brokers
 
 
 def _world(session: Session) -> AbstractContextManager[World]:
@@ -149,33 +241,79 @@ def _points(
     return measured, twin
 
 
-def _bars(
-    cases: Sequence[Case], points: Sequence[tuple[Point, Point]], quick: bool, why: str
-) -> list[Bar]:
-    """why: nothing is decided, if not empty."""
+def bars(live: Live, points: Points, quick: bool, doubt: str) -> list[Bar]:
+    """doubt: why nothing is decided, if not empty."""
+    label = live.panel.label
     found = []
-    by_name = {(one.scenario.name, one.design): one for one, _ in points}
-    for case in cases:
-        for design in (*case.must_meet, *case.must_miss):
-            point = by_name.get((case.scenario.name, design))
-            ratios = [each / point.target for each in point.p99] if point else []
-            doubt = why
-            if not doubt and point and point.lag > _LAG_PART * point.target:
-                doubt = (
-                    f"the generator itself was {point.lag * 1e3:.0f} ms late at p99, of "
-                    f"{point.target * 1e3:.0f}"
-                )
-            name = f"measured: {case.scenario.name}, {design}: p99 over the target"
-            how: dict[str, float] = {"at_most" if design in case.must_meet else "at_least": 1.0}
-            found.append(judge(name, ratios, **how, quick=quick, doubt=doubt, repeats=2))
+    for x in live.xs:
+        here = {design: points.get((label, x, design)) for design in live.designs}
+        name = f"measured: {label}, {x:g}: "
+        for design in (*live.meets, *live.misses):
+            meets = design in live.meets
+            found.append(_over_target(f"{name}{design}", here[design], meets, quick, doubt))
+        found += [
+            _better(name, (one, here[one]), (other, here[other]), doubt)
+            for one, other in live.better
+        ]
+    if live.fades:
+        found.append(_fades(live, points, quick, doubt))
     return found
 
 
-def _notes(found: Calibration, points: Sequence[tuple[Point, Point]]) -> list[str]:
-    notes = [f"measured: {found.words}"]
-    if any(few(each.scenario) is each.scenario for each, _ in points):
-        notes.append(
-            f"measured: Poisson publishers are merged to at most {_MOST_PUBLISHERS} connections, "
-            f"with the same sum; r is {HEADROOM:g} of it as ever"
-        )
-    return notes
+def _over_target(name: str, point: Point | None, meets: bool, quick: bool, doubt: str) -> Bar:
+    """A late generator makes latencies from the intended time longer, never shorter: what is within
+    the target in spite of it is decided."""
+    ratios = [each / point.target for each in point.p99] if point else []
+    judged = judge(
+        f"{name}: p99 over the target",
+        ratios,
+        at_most=1.0 if meets else None,
+        at_least=None if meets else 1.0,
+        quick=quick,
+        repeats=2,
+    )
+    if not doubt and point and not (meets and judged.met):
+        doubt = _late(point)
+    return replace(judged, met=None, why=doubt) if doubt else judged
+
+
+def _better(
+    name: str, one: tuple[str, Point | None], other: tuple[str, Point | None], doubt: str
+) -> Bar:
+    """The share of the repetitions in which one design has the shorter p99."""
+    better, worse = one[1], other[1]
+    shares: list[float] = []
+    if better and worse:
+        pairs = list(zip(better.p99, worse.p99, strict=False))
+        shares = [fmean(first < second for first, second in pairs)]
+        if not doubt and len(pairs) < _REPETITIONS:
+            doubt = f"{len(pairs)} of {_REPETITIONS} repetitions"
+        doubt = doubt or _late(better) or _late(worse)
+    title = f"{name}share of repetitions in which {one[0]} is better than {other[0]}"
+    return judge(title, shares, at_least=_BETTER_SHARE, doubt=doubt)
+
+
+def _fades(live: Live, points: Points, quick: bool, doubt: str) -> Bar:
+    """What the better design gains at the first x, over what it gains at the last."""
+    (better, worse), *_ = live.better
+    gains = []
+    for x in (live.xs[0], live.xs[-1]):
+        pair = [points.get((live.panel.label, x, design)) for design in (worse, better)]
+        if pair[0] is None or pair[1] is None:
+            return judge(_FADES, [], at_least=1.0, doubt=doubt)
+        doubt = doubt or _late(pair[0]) or _late(pair[1])
+        gains.append([a / b for a, b in zip(pair[0].p99, pair[1].p99, strict=False)])
+    ratios = [first / last for first, last in zip(*gains, strict=False)]
+    return judge(_FADES, ratios, at_least=1.0, quick=quick, doubt=doubt, repeats=2)
+
+
+_FADES = "measured: gain of knowing the groups, at 0 ms over at 16 ms"
+
+
+def _late(point: Point) -> str:
+    if point.lag <= _LAG_PART * point.target:
+        return ""
+    return (
+        f"the generator itself was {point.lag * 1e3:.0f} ms late at p99, of "
+        f"{point.target * 1e3:.0f}"
+    )

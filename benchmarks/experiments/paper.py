@@ -4,7 +4,6 @@ states of them."""
 from collections.abc import Callable, Sequence
 
 from benchmarks.experiments.experiment import AT_SAME, Experiment, Here, Panel, Statement, run
-from benchmarks.experiments.live import Case
 from benchmarks.experiments.scenario import Scenario
 from benchmarks.harness.report import Report
 from benchmarks.harness.session import Session
@@ -205,16 +204,7 @@ CONCENTRATION = Experiment(
         _fig_7("7d", "periodic", 10),
     ],
     (2_000, 12_000),
-    [
-        Case(scenario, ("lb", "conc", "srtm"), ("conc", "srtm"), ("lb",))
-        for scenario in (
-            Scenario("7a-2000", 2_000),
-            Scenario("7b-4000", 4_000, batch=10),
-            Scenario("7a-8000", 8_000),
-        )
-    ],
 )
-_FIG_8A = Scenario("8a-8000", 8_000, initial=_INITIAL)
 MAX_MIN = Experiment(
     "max-min",
     [
@@ -224,15 +214,14 @@ MAX_MIN = Experiment(
         _fig_8("8d", "periodic", 10),
     ],
     (4_000, 8_000),
-    [Case(_FIG_8A, ("conc", "max-min", "srtm"), ("max-min", "srtm"))],
     ["SRTM's text gives two figures, of 8,000 publishers in 8a: 1.5 and 0.87 ms"],
 )
 CORRELATION = Experiment(
     "correlation",
     [_fig_9("9a", "poisson"), _fig_9("9b", "periodic")],
     (10, 30),
-    [Case(Scenario("9a-25", _PUBLISHERS, "poisson", _BATCH, 25), ("max-min", "srtm"), count=4)],
 )
 NOISY_CORRELATION = Experiment(
-    "noisy-correlation", [_fig_11("11a", "poisson"), _fig_11("11b", "periodic")], _ENDS, []
+    "noisy-correlation", [_fig_11("11a", "poisson"), _fig_11("11b", "periodic")], _ENDS
 )
+EXPERIMENTS = (CONCENTRATION, MAX_MIN, CORRELATION, NOISY_CORRELATION)

@@ -175,7 +175,10 @@ class World:
     ) -> Measured:
         """capacity: messages/s that each broker is taken to hold."""
         publishers = scenario.everybody(scale)
-        profile = scenario.traffic(scale, PROFILE * seconds, 10_000 + seed)
+        if scenario.arrivals == "periodic":
+            profile = scenario.traffic(scale, seconds, seed)  # with the phases that will be sent
+        else:
+            profile = scenario.traffic(scale, PROFILE * seconds, 10_000 + seed)
         name = f"{scenario.name}-{policy}-{seed}"
         fitted = scenario.contract(scale, profile, spare)
         contract = fitted.model_copy(update={"topic": name})
