@@ -52,6 +52,8 @@ CLOSER = Paper(
             "Fig. 8",
             "second workload, skewed: latencies peak as consumers are removed",
             (_order("closer", "Fig. 8"),),
+            "a consumer that joins stops everybody as well, and skewed load is late in a few "
+            "stretches of up to a minute, which are near neither",
         ),
         Row(
             "5.1",
@@ -226,7 +228,8 @@ LI_KU = Paper(
         Row(
             "Conclusions",
             "parameters tuned by control, and queueing networks (left as future work)",
-            why="not built yet",
+            (Bars("simulated: tuned", "unseen", ("li-ku-tuned",)),),
+            "its queueing networks are chains of groups, as CLOSER has them",
         ),
     ),
 )
