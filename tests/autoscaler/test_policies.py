@@ -100,7 +100,7 @@ def drive(policy: Policy, observations: Sequence[Observation]) -> list[Decision]
 
 
 def test_every_name_is_there_and_described() -> None:
-    papers = {"closer1", "closer2", "iccbdc", "li-ku", "linear", "keda", "flas"}
+    papers = {"closer1", "closer2", "iccbdc", "li-ku", "li-ku-tuned", "linear", "keda", "flas"}
     papers |= {"range", "cooperative-sticky", "optimal", "peak"}
     papers |= {f"landau-{short}" for short in ("mwf", "mbf", "mwfp", "mbfp", "bfd", "nf", "nfd")}
     assert papers <= set(POLICIES)

@@ -1,6 +1,8 @@
 """Li-Ku, FLAS and KEDA: windows, averages, tolerance, stabilization and cooldown, by hand."""
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +11,7 @@ from srtm.autoscaler.policies import Settings
 from srtm.autoscaler.policies.flas import Flas
 from srtm.autoscaler.policies.hpa import Behavior, desired_replicas
 from srtm.autoscaler.policies.keda import Keda
-from srtm.autoscaler.policies.li_ku import LiKu, buffer_target, queue_model_target
+from srtm.autoscaler.policies.li_ku import LiKu, LiKuTuned, buffer_target, queue_model_target
 from srtm.limits.slo import SLO
 from tests.autoscaler.test_policies import drive, seen
 
@@ -140,6 +142,38 @@ def test_the_cooldown_records_nothing() -> None:
     observations = [seen([20] * 10, group(1), at=float(at), mu=58.0) for at in range(25)]
     # up at 1; silent until 11, whose estimate is the first of the next window
     assert actions(drive(policy, observations)) == [(1, 4), (12, 4), (23, 4)]
+
+
+@pytest.mark.parametrize(
+    ("late", "wanted"),
+    [
+        pytest.param(0, 5, id="none: Eq. 6 for 0.4 s, 260 / 55.5"),
+        pytest.param(10, 6, id="as many as are allowed: for 0.1 s as printed, 260 / 48"),
+        pytest.param(100, 9, id="ten times as many: for two events, 260 / 29"),
+    ],
+)
+def test_tuned_thresholds_follow_the_share_of_late_events(late: int, wanted: int) -> None:
+    assert wants(tuned([late] * 1_000)) == {wanted}
+
+
+def test_tuning_that_lies_in_the_future_is_forgotten() -> None:
+    decisions = tuned([1_000] * 500 + [10] * 15, [*range(500), *range(15)])
+    assert wants(decisions[:500]) == {9}
+    assert wants(decisions) == {6}
+
+
+def tuned(late: Sequence[int], at: Sequence[int] = range(1_000)) -> list[Decision]:
+    """The decisions for 260 events/s and so many late events of a thousand in each second."""
+    policy = LiKuTuned("li-ku-tuned", Settings(SLO(0.99, 0.1), mu=58.0))
+    now = [seen([26] * 10, group(6), at=float(each), mu=58.0) for each in at]
+    pairs = zip(now, late, strict=True)
+    return drive(policy, [replace(each, served=1_000, late=some) for each, some in pairs])
+
+
+def wants(decisions: Sequence[Decision]) -> set[int]:
+    """What Eq. 6 wanted at the end, where no cooldown kept it silent."""
+    said = (re.search(r"want (\d+) consumers? \(M/M/1\)", each.reason) for each in decisions[-14:])
+    return {int(each[1]) for each in said if each}
 
 
 def test_never_more_consumers_than_partitions() -> None:

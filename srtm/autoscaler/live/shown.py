@@ -77,18 +77,19 @@ def partition_table(look: dict[str, Any]) -> Table:
     return table
 
 
-def broker_table(look: dict[str, Any]) -> Table:
-    """The table of a pool's brokers."""
+def part_table(look: dict[str, Any]) -> Table:
+    """The table of a channel's brokers, or of a share group's partitions."""
+    part = look["part"]
     table = Table(
-        Column("broker", text=True),
+        Column(part, text=True),
         Column("messages/s"),
         Column("backlog"),
         Column("time lag s", 1),
         Column("state", text=True),
     )
-    for each in look["brokers"]:
+    for each in look[f"{part}s"]:
         table.add(
-            each["broker"],
+            each[part],
             f"{each['rate']:,.1f}",
             f"{each['backlog']:,}",
             f"{each['time_lag_seconds']:.2f}",
@@ -194,8 +195,8 @@ def show_looks(watch: Looking, interval_seconds: float, count: int, as_json: boo
             if as_json:
                 click.echo(json.dumps(look))
                 continue
-            pool = "brokers" in look
-            show(broker_table(look) if pool else partition_table(look), "")
+            pool = "part" in look
+            show(part_table(look) if pool else partition_table(look), "")
             if look["consumers"]:
                 show(client_table(look) if pool else consumer_table(look), "")
             if look["policies"]:

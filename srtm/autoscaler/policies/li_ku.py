@@ -34,6 +34,16 @@ COOLDOWN_SECONDS: Final = 10.0
 RATE_SECONDS: Final = 2.0
 """lambda is that of the most recent 2 seconds."""
 
+TUNING_SECONDS: Final = 300.0
+"""In so long without a late event the part grows by a factor of e; with twice as many late as are
+allowed it shrinks by it."""
+MOST_OFF: Final = 10.0
+"""A burst that is late as a whole shrinks the part no faster than by e in 30 s."""
+LEAST_EVENTS: Final = 2.0
+"""Eq. 6 is never tuned to less than two events take: consumers are half busy then."""
+SMALLEST_PART: Final = 0.1
+LARGEST_PART: Final = 4.0
+
 
 def queue_model_target(rate: float, mu: float, target_seconds: float) -> int | None:
     """c_q: the fewest consumers with 1 / (mu - rate / c) <= target_seconds (Eq. 6), at least 1.
@@ -44,9 +54,10 @@ def queue_model_target(rate: float, mu: float, target_seconds: float) -> int | N
     return max(1, math.ceil(rate / spare - 1e-9))
 
 
-def buffer_target(count: int, buffer: float, mu: float) -> float:
-    """c_l of Eq. 7, for count >= 1: the current number and w for each threshold in excess."""
-    threshold = mu * count * BUFFER_SECONDS
+def buffer_target(count: int, buffer: float, mu: float, seconds: float = BUFFER_SECONDS) -> float:
+    """c_l of Eq. 7, for count >= 1: the current number and w for each threshold in excess.
+    seconds: what a buffer at its threshold takes to be served"""
+    threshold = mu * count * seconds
     return count + (buffer - threshold) / threshold * W
 
 
@@ -57,6 +68,8 @@ class LiKu(PaperPolicy):
         self._up: deque[float] = deque(maxlen=UP_REACT_W[settings.handover])
         self._down: deque[float] = deque(maxlen=DOWN_REACT_W)
         self._cooldown = Cooldown(settings.cooldown(COOLDOWN_SECONDS))
+        self._part = 1.0
+        """what is aimed at, over w_sla and over BUFFER_SECONDS"""
 
     def _decide(self, seen: Observation) -> Decision:
         if self._timeline.went_back:
@@ -92,7 +105,8 @@ class LiKu(PaperPolicy):
         """c_q, c_l and notes; mu is the mean of the consumers that are there."""
         running = [consumer.mu for consumer in seen.consumers] or [seen.new_mu]
         mu = math.fsum(running) / len(running)
-        c_q = queue_model_target(rate, mu, self.settings.w_sla)
+        w_sla = self.settings.w_sla
+        c_q = queue_model_target(rate, mu, max(self._part * w_sla, min(w_sla, LEAST_EVENTS / mu)))
         notes: tuple[str, ...] = ()
         if c_q is None:
             c_q = len(seen.partitions)
@@ -102,7 +116,9 @@ class LiKu(PaperPolicy):
             )
         c_q, cap = capped(seen, c_q, "Eq. 6")
         count = len(seen.consumers)
-        c_l = buffer_target(count, seen.lag, mu) if count else float(c_q)
+        c_l = float(c_q)
+        if count:
+            c_l = buffer_target(count, seen.lag, mu, self._part * BUFFER_SECONDS)
         return c_q, c_l, (*notes, *cap)
 
     def _evaluate(self, count: int, c_q: int, c_l: float) -> int:
@@ -126,3 +142,24 @@ class LiKu(PaperPolicy):
     def _clear(self) -> None:
         self._up.clear()
         self._down.clear()
+
+
+class LiKuTuned(LiKu):
+    """Li-Ku with one of its parameters tuned by control, which the paper leaves as future work.
+
+    Eq. 6 holds a mean, and the SLO is a percentile; 1.95 s and w are of one experiment. So both
+    thresholds are multiplied by a part that an integral controller moves in its logarithm, by how
+    far the share of late events is from what the SLO allows. No constant of it was fitted to a run.
+    """
+
+    def decide(self, seen: Observation) -> Decision:
+        decision = super().decide(seen)
+        if self._timeline.went_back:
+            self._part = 1.0
+        elif seen.served:
+            allowed = self.settings.slo.allowed_late_share
+            off = min(MOST_OFF, (seen.late / seen.served - allowed) / allowed)
+            seconds = self.settings.decision_seconds
+            part = self._part * math.exp(-off * seconds / TUNING_SECONDS)
+            self._part = min(LARGEST_PART, max(SMALLEST_PART, part))
+        return decision

@@ -13,7 +13,7 @@ from srtm.autoscaler.policies.iccbdc import Iccbdc, IccbdcCounts
 from srtm.autoscaler.policies.keda import Keda
 from srtm.autoscaler.policies.landau import Landau
 from srtm.autoscaler.policies.latency import Latency
-from srtm.autoscaler.policies.li_ku import LiKu
+from srtm.autoscaler.policies.li_ku import LiKu, LiKuTuned
 from srtm.autoscaler.policies.linear import Linear
 from srtm.autoscaler.policies.provisioned import Optimal, Peak, Trace
 from srtm.autoscaler.policies.settings import Settings
@@ -61,6 +61,7 @@ _OBSERVING: dict[str, tuple[Callable[[str, Settings], Policy], str]] = {
     },
     "iccbdc": (Iccbdc, "ICCBDC AutoScaleCG: least-loaded FFD"),
     "li-ku": (LiKu, "Li-Ku: M/M/1 queues and buffer length over windows"),
+    "li-ku-tuned": (LiKuTuned, "Li-Ku, its thresholds tuned by the share of late events"),
     "linear": (Linear, "total rate over mu * f, Kafka's assignment"),
     "keda": (Keda, "KEDA: sum of lag by the rules of Kubernetes' HPA"),
     "latency": (Latency, "predicted latency over the SLO's target, by the rules of the HPA"),

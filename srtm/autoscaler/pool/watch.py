@@ -32,6 +32,7 @@ class PoolWatch:
             lambda name, mu: make_pool_policy(name, group, mu),
             Announced(file.announced, where).now,
         )
+        self._part = "broker" if isinstance(file, PoolFile) else "partition"
         self._source = source_of(file, where)
         self._sampler = self._source.sampler()
 
@@ -61,7 +62,8 @@ class PoolWatch:
         if mu is None:
             notes.append(UNKNOWN_MU)
         return {
-            "brokers": self._brokers(seen),
+            "part": self._part,
+            f"{self._part}s": self._parts(seen),
             "consumers": [
                 {
                     "consumer": each.id,
@@ -79,17 +81,17 @@ class PoolWatch:
             "notes": notes,
         }
 
-    def _brokers(self, seen: PoolReading) -> list[dict[str, Any]]:
+    def _parts(self, seen: PoolReading) -> list[dict[str, Any]]:
         reading, faults = seen.reading, self._sampler.brokers()
         return [
             {
-                "broker": address,
+                self._part: name,
                 "rate": round(each.rate, 3),
                 "backlog": int(each.lag),
                 "time_lag_seconds": round(reading.time_lags[each.id], 3),
-                "fault": faults.get(address, ""),
+                "fault": faults.get(name, ""),
             }
-            for address, each in zip(seen.parts, reading.partitions, strict=True)
+            for name, each in zip(seen.parts, reading.partitions, strict=True)
         ]
 
     def _decide(
