@@ -95,6 +95,9 @@ BENCHMARKS = {
     "convergence": Entry(
         "placement.convergence", "how long online fitting takes (SRTM Table 1)", models=True
     ),
+    "scale-out": Entry(
+        "placement.scale_out", "brokers that come for those without one, and go (SRTM 4.2)"
+    ),
     "adaptor": Entry(
         "adaptor.run", "how well shares follow traffic from broker to broker", models=True
     ),

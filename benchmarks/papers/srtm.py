@@ -183,7 +183,8 @@ SRTM = Paper(
         Row(
             "4.2",
             "where brokers run out, more are added",
-            why="nothing starts a broker yet",
+            (Bars("measured", "scale-out", ("",)),),
+            "the new broker is a deployment of the same host, where the paper asks a cloud for one",
         ),
         Row(
             "5.2",

@@ -8,9 +8,15 @@ from srtm.text.terminal import Column, Table, show
 from srtm.text.words import number, some
 
 
-@click.group(cls=LazyGroup, imported={"capacity": "distributor.capacity.capacity_command:capacity"})
+@click.group(
+    cls=LazyGroup,
+    imported={
+        "capacity": "distributor.capacity.capacity_command:capacity",
+        "scale": "srtm.deploy.scaling.scale_command:scale",
+    },
+)
 def broker() -> None:
-    """List, drain and measure the brokers that the Load Distributor knows."""
+    """List, drain, measure and scale the brokers that the Load Distributor knows."""
 
 
 @broker.command("list")

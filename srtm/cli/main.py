@@ -47,7 +47,7 @@ COMMANDS = {
     ),
     "broker": (
         "distributor.cli.broker:broker",
-        "list, drain and measure the brokers that the Load Distributor knows",
+        "list, drain, measure and scale the brokers that the Load Distributor knows",
     ),
     "adaptor": (
         "distributor.cli.adaptor:adaptor",

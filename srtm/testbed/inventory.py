@@ -19,9 +19,9 @@ from srtm.deploy.tables import GATEWAY_PATHS, REACH_PATHS, BrokerTable
 from srtm.host.certificates import PLAIN_TEXT
 from srtm.options.model import read_toml
 from srtm.testbed.certificates import names_of, refuse_near_files, secured
-from srtm.testbed.toml_text import toml_text
 from srtm.text.address import Address
 from srtm.text.errors import UsageError, one_line
+from srtm.text.toml_text import toml_text
 
 NETWORK = IPv4Network("198.18.0.0/15")
 """for benchmarks of networks (RFC 2544): nobody routes it"""
