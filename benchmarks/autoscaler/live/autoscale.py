@@ -167,6 +167,7 @@ def played(
     load = load_average()
     live = play(arm, workload, arrivals, folder, seed)
     predicted = predict(arm, workload, arrivals, live)
+    later = predict(arm, workload, arrivals, live, lag_phase=0.5)
     return {
         "workload": workload.name,
         "arm": arm.name,
@@ -174,6 +175,7 @@ def played(
         "events": arrivals.events,
         "live": live.document(),
         "simulated": predicted.document(),
+        "simulated_half_a_second_later": later.document(),
         "agrees": None if arm.trouble else agrees(live, predicted),
         "load_average": load,
     }
@@ -198,8 +200,11 @@ def agrees(live: Outcome, predicted: Outcome) -> bool:
     return bool(points <= _POINTS and percent <= _PERCENT)
 
 
-def predict(arm: Arm, workload: Workload, arrivals: Arrivals, live: Outcome) -> Outcome:
-    """The simulator's, with the phases that the live run had, and Kafka's own assignments."""
+def predict(
+    arm: Arm, workload: Workload, arrivals: Arrivals, live: Outcome, lag_phase: float = 0.1
+) -> Outcome:
+    """The simulator's, with the phases that the live run had, and Kafka's own assignments.
+    lag_phase: when in a second it looks"""
     setting = Setting(
         workload.slo,
         mu=workload.mu,
@@ -209,6 +214,7 @@ def predict(arm: Arm, workload: Workload, arrivals: Arrivals, live: Outcome) -> 
         heartbeat_seconds=_HEARTBEAT_MS / 1e3,
         max_poll=_BATCH,
         initial=1 if arm.policy else workload.fixed(arrivals),
+        lag_phase=lag_phase,
     )
     policy: Any = Fixed(workload.fixed(arrivals))
     if arm.shares:
