@@ -76,16 +76,18 @@ def brokers_up(
     names: Sequence[str],
     say: Callable[[str], None] = lambda line: None,
     distributor: bool = True,
+    lease: str = "30s",
     **each: object,
 ) -> Iterator[Running]:
-    """A deployment of brokers for the time of a `with` block; each: further keys of every broker,
-    with _ for -. Raises SrtmError."""
+    """A deployment of brokers for the time of a `with` block; lease: the distributor's; each:
+    further keys of every broker, with _ for -. Raises SrtmError."""
     addresses = iter(map(str, free_addresses(2 * len(names) + 1)))
     more = {key.replace("_", "-"): value for key, value in each.items()}
+    leader = {"http-address": next(addresses), "lease-duration": lease}
     spec = {
         "deployment": {"name": "benchmark", "data-path": str(folder)},
         "lookupd": False,
-        "distributor": {"http-address": next(addresses)} if distributor else False,
+        "distributor": leader if distributor else False,
         "broker": [
             {"name": n, "tcp-address": next(addresses), "http-address": next(addresses), **more}
             for n in names

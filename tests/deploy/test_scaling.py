@@ -47,7 +47,7 @@ def seen(
         pytest.param(seen(B1), Step.NONE, "", "every publisher has a broker", id="nothing"),
         pytest.param(
             seen(B1, topics=(NEEDY,)),
-            *(Step.START, "", "3 publishers of t with 300 messages/s have no broker"),
+            *(Step.START, "", "3 publishers of t, with about 300 messages/s, have no broker"),
             id="needed",
         ),
         pytest.param(
@@ -71,8 +71,17 @@ def seen(
             id="the-budget",
         ),
         pytest.param(
+            seen(B1, replace(X1, allocated=0.0), topics=(NEEDY,), running=("x-1",)),
+            *(Step.NONE, "", "x-1 is empty, and none of them fits on it"),
+            id="another-of-its-size-is-no-help",
+        ),
+        pytest.param(
             seen(B1, X1, running=("x-1",)),
-            *(Step.NONE, "x-1", "the others have room for 0 messages/s of its 300 messages/s"),
+            *(
+                Step.NONE,
+                "x-1",
+                "room for 0 messages/s, up to 80% of their capacities, and it has 300 messages/s",
+            ),
             id="others-are-full",
         ),
         pytest.param(
@@ -82,7 +91,7 @@ def seen(
         ),
         pytest.param(
             seen(B1, replace(X1, state="draining", allocated=0.0), running=("x-1",)),
-            *(Step.NONE, "x-1", "its shares go to the others"),
+            *(Step.NONE, "x-1", "x-1 gives its shares back"),
             id="draining",
         ),
         pytest.param(
@@ -92,12 +101,12 @@ def seen(
         ),
         pytest.param(
             seen(B1, BrokerRoom("x-1", "draining", 1_000.0, 0.0, (), 3), running=("x-1",)),
-            *(Step.NONE, "x-1", "its nsqd holds 3 messages for consumers"),
+            *(Step.NONE, "x-1", "the nsqd of x-1 holds 3 messages for consumers"),
             id="messages-left",
         ),
         pytest.param(
             seen(B1, BrokerRoom("x-1", "draining", 1_000.0, 0.0), running=("x-1",)),
-            *(Step.NONE, "x-1", "what its nsqd holds is not known"),
+            *(Step.NONE, "x-1", "what the nsqd of x-1 holds is not known"),
             id="nobody-knows",
         ),
         pytest.param(
@@ -123,8 +132,11 @@ def test_one_that_nobody_needs_is_drained_after_a_while() -> None:
     idle = seen(replace(B1, allocated=400.0), X1, running=("x-1",))
     steps = [scaler.decide(replace(idle, at=at)) for at in (0.0, 59.0, 60.0)]
     assert [each.step for each in steps] == [Step.NONE, Step.NONE, Step.DRAIN]
-    assert steps[1].reason == "not needed; it ends in 1 s"
-    assert steps[2].reason == ("the others have room for 400 messages/s, and it has 300 messages/s")
+    assert steps[1].reason == "x-1 is not needed and is drained in 1 s"
+    assert steps[2].reason == (
+        "the others have room for 400 messages/s, up to 80% of their capacities, and it has "
+        "300 messages/s"
+    )
 
 
 def test_a_need_in_between_begins_the_while_anew() -> None:
@@ -275,8 +287,7 @@ def test_a_broker_comes_for_those_without_and_goes_when_it_is_empty(
     with running(spec):
         remote = Remote(Endpoint(door))
         register(remote, count=8)
-        dry = Run(ScaleFile(file), remote, dry_run=True)
-        wait_for(lambda: dry.step().step is Step.START)
+        wait_for(lambda: Run(ScaleFile(file), remote).would().step is Step.START)
         assert names(remote) == ["b1"], "a dry run starts none"
         run = Run(ScaleFile(file), remote)
         try:

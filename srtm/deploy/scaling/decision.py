@@ -20,6 +20,7 @@ is for publishers that come."""
 class Step(StrEnum):
     NONE = "none"
     START = "start"
+    PLACE = "place"
     DRAIN = "drain"
     KEEP = "keep"
     END = "end"
@@ -129,7 +130,7 @@ class Scaler:
             return Decision(Step.NONE, waiting[0], f"{some(waiting)} is not in contact yet")
         if unmeasured := [each.name for each in ours if not each.capacity]:
             return Decision(Step.NONE, unmeasured[0], f"{some(unmeasured)} is not measured yet")
-        if more := self._more(seen, needy):
+        if more := self._more(seen, ours, needy):
             return more
         return self._fewer(seen, ours, needy)
 
@@ -150,51 +151,56 @@ class Scaler:
         if broker.allocated:  # whoever drained it did not come to placing them
             return Decision(Step.DRAIN, broker.name, "its publishers go to the others")
         if broker.topics:
-            return Decision(Step.NONE, broker.name, "its shares go to the others")
-        if broker.waiting != 0:
-            left = "what its nsqd holds is not known"
-            if broker.waiting:
-                left = f"its nsqd holds {counted(broker.waiting, 'message')} for consumers"
-            return Decision(Step.NONE, broker.name, left)
+            return Decision(Step.NONE, broker.name, f"{broker.name} gives its shares back")
+        if broker.waiting is None:
+            why = f"what the nsqd of {broker.name} holds is not known"
+            return Decision(Step.NONE, broker.name, why)
+        if broker.waiting:
+            held = f"{counted(broker.waiting, 'message')} for consumers"
+            return Decision(Step.NONE, broker.name, f"the nsqd of {broker.name} holds {held}")
         return Decision(Step.END, broker.name, "it has no publishers, shares or messages left")
 
-    def _more(self, seen: Seen, needy: list[TopicNeed]) -> Decision | None:
+    def _more(self, seen: Seen, ours: list[BrokerRoom], needy: list[TopicNeed]) -> Decision | None:
         count, most = len(seen.running), self._bounds.most
-        if needy and count < most:
+        if not needy:
+            if count < self._bounds.least:
+                return Decision(Step.START, "", f"min = {self._bounds.least}")
+            return None
+        # Whoever fits on a broker that is there was placed before this is asked.
+        for each in ours:
+            if not each.allocated:
+                why = f"{each.name} is empty, and none of them fits on it: {_need(needy)}"
+                return Decision(Step.NONE, "", why)
+        if count < most:
             return Decision(Step.START, "", _need(needy))
-        if needy:
-            why = f"{_need(needy)}; max = {most} allows no more brokers"
-            return Decision(Step.NONE, "", why)
-        if count < self._bounds.least:
-            return Decision(Step.START, "", f"min = {self._bounds.least}")
-        return None
+        return Decision(Step.NONE, "", f"{_need(needy)}; max = {most} allows no more brokers")
 
     def _fewer(self, seen: Seen, ours: list[BrokerRoom], needy: list[TopicNeed]) -> Decision:
+        small = [each.name for each in seen.topics if each.without and each not in needy]
+        besides = f"; b is too small for another broker: {some(small)}" if small else ""
         over = len(ours) > self._bounds.most
         candidates = [each for each in ours if self._refused.get(each.name, 0.0) <= seen.at]
         last = min(candidates, key=lambda each: (each.allocated, each.name), default=None)
-        small = [each for each in seen.topics if each.without and each not in needy]
-        why = (
-            f"b is too small for another broker: {some([each.name for each in small])}"
-            if small
-            else ""
-        )
         if last is None or len(ours) <= self._bounds.least:
             self._unneeded = None
-            return Decision(Step.NONE, "", why or "every publisher has a broker")
+            said = "nobody else is without a broker" if small else "every publisher has a broker"
+            return Decision(Step.NONE, "", said + besides)
         room = fsum(_room(each) for each in seen.brokers if each.name != last.name)
+        said = (
+            f"the others have room for {rate(room)}, up to {ROOM_PART:.0%} of their capacities, "
+            f"and it has {rate(last.allocated)}"
+        )
         if not over and last.allocated > room:
             self._unneeded = None
-            said = f"the others have room for {rate(room)} of its {rate(last.allocated)}"
-            return Decision(Step.NONE, last.name, why or said)
+            return Decision(Step.NONE, last.name, f"{last.name} is needed: {said}{besides}")
         if self._unneeded is None or self._unneeded[0] != last.name:
             self._unneeded = (last.name, seen.at)
         left = self._bounds.unneeded_seconds - (seen.at - self._unneeded[1])
         if left > 0 and not over:
-            return Decision(Step.NONE, last.name, f"not needed; it ends in {left:.0f} s")
+            why = f"{last.name} is not needed and is drained in {left:.0f} s{besides}"
+            return Decision(Step.NONE, last.name, why)
         self._unneeded = None
-        said = f"max = {self._bounds.most}" if over else f"the others have room for {rate(room)}"
-        return Decision(Step.DRAIN, last.name, f"{said}, and it has {rate(last.allocated)}")
+        return Decision(Step.DRAIN, last.name, f"max = {self._bounds.most}" if over else said)
 
 
 def _room(broker: BrokerRoom) -> float:
@@ -206,6 +212,7 @@ def _room(broker: BrokerRoom) -> float:
 
 def _need(topics: Iterable[TopicNeed]) -> str:
     needy = list(topics)
-    who = counted(sum(each.without for each in needy), "publisher")
-    missing = rate(fsum(each.missing for each in needy))
-    return f"{who} of {some([each.name for each in needy])} with {missing} have no broker"
+    count = sum(each.without for each in needy)
+    who = f"{counted(count, 'publisher')} of {some([each.name for each in needy])}"
+    missing = rate(round(fsum(each.missing for each in needy)))
+    return f"{who}, with about {missing}, {'has' if count == 1 else 'have'} no broker"

@@ -54,12 +54,13 @@ class Launcher:
         names = (f"{self._file.scale.name}-{number}" for number in count(1))
         return next(name for name in names if name not in taken)
 
-    def start(self, name: str) -> None:
-        """Raises UnavailableError, UsageError."""
+    def start(self, name: str) -> Address:
+        """Where its gateway will listen. Raises UnavailableError, UsageError."""
         folder = self._folder(name)
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            text = self._file.text_for(name, *self._addresses(folder / _FILE))
+            tcp, http = self._addresses(folder / _FILE)
+            text = self._file.text_for(name, tcp, http)
             with replacing(folder / _FILE, mode=0o600) as file:
                 file.write(text.encode())
             with (folder / "log").open("ab") as log:
@@ -72,6 +73,7 @@ class Launcher:
                 )
         except OSError as error:
             raise UnavailableError(f"{folder}: {error.strerror or error}") from None
+        return tcp
 
     def end(self, name: str) -> None:
         """Ask it to end; its gateway drains, and its nsqd writes down what it holds."""

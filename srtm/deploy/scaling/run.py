@@ -12,7 +12,7 @@ from srtm.deploy.scaling.launcher import Launcher
 from srtm.host.clock import NS, monotonic_ns
 from srtm.http.nsqd import stats
 from srtm.text.errors import SrtmError, UsageError
-from srtm.text.words import counted, rate
+from srtm.text.words import counted, rate, some
 
 log = logging.getLogger("srtm.broker.scale")
 
@@ -26,15 +26,19 @@ _AGAIN_SECONDS = 60.0
 class Run:
     """One controller of one file; `step` looks once and does what is decided."""
 
-    def __init__(self, file: ScaleFile, remote: Remote, dry_run: bool = False) -> None:
+    def __init__(self, file: ScaleFile, remote: Remote) -> None:
         self._file = file
         self._remote = remote
-        self._dry_run = dry_run
         self._launcher = Launcher(file)
         self._scaler = Scaler(file.scale.bounds)
         self._wait_until = 0.0
         self._doors: dict[str, tuple[str, str]] = {}
         self._tried: tuple[object, ...] = ()
+
+    def would(self) -> Decision:
+        """What `step` would decide now, where nobody can be placed as things are. Raises as it
+        does."""
+        return self._scaler.decide(self._look(monotonic_ns() / NS))
 
     def step(self) -> Decision:
         """Raises SrtmError where the distributor does not answer, or refuses."""
@@ -43,18 +47,15 @@ class Run:
         for name, why in self._launcher.died().items():
             log.warning("%s: %s", name, why)
             self._wait_until = at + _AGAIN_SECONDS
-        if self._dry_run:
-            return self._scaler.decide(seen)
         self._measure(seen)
         self._forget(seen)
         if placed := self._place(seen):
-            return Decision(Step.NONE, "", f"{counted(placed, 'publisher')} got a broker")
+            return Decision(Step.PLACE, "", f"{counted(placed, 'publisher')} got a broker")
         decision = self._scaler.decide(seen)
         if decision.step is Step.START and at < self._wait_until:
             why = f"{decision.reason}; the last start came to nothing"
             return Decision(Step.NONE, "", why)
-        self._carry_out(decision, seen)
-        return decision
+        return self._carried_out(decision, seen)
 
     def _look(self, at: float) -> Seen:
         running = self._launcher.running()
@@ -99,25 +100,27 @@ class Run:
 
     # --- what is done -----------------------------------------------------------------------------
 
-    def _carry_out(self, decision: Decision, seen: Seen) -> None:
+    def _carried_out(self, decision: Decision, seen: Seen) -> Decision:
+        """The decision, with what became of it."""
         name = decision.broker
         if decision.step is Step.START:
             taken = {*seen.running, *(b.name for b in seen.brokers)}
             name = name or self._launcher.free_name(taken)
-            log.warning("%s is started: %s", name, decision.reason)
-            self._launcher.start(name)
-        elif decision.step is Step.END:
-            log.warning("%s ends: %s", name, decision.reason)
+            at = self._launcher.start(name)
+            return Decision(Step.START, name, f"at {at}: {decision.reason}")
+        if decision.step is Step.END:
             self._launcher.end(name)
+            if all(each.name != name or each.state == "lost" for each in seen.brokers):
+                self._wait_until = seen.at + _AGAIN_SECONDS
         elif decision.step is Step.KEEP:
-            log.warning("%s stays: %s", name, decision.reason)
             self._drain(name, False)
-        elif decision.step is Step.DRAIN:
-            self._give_up(name, decision.reason, seen)
+        elif decision.step is Step.DRAIN and (why := self._not_given_up(name, seen)):
+            return Decision(Step.KEEP, name, why)
+        return decision
 
-    def _give_up(self, name: str, why: str, seen: Seen) -> None:
-        """Drain it, and place its publishers on the others; all of it is undone where they do not
-        fit there."""
+    def _not_given_up(self, name: str, seen: Seen) -> str:
+        """Drain it, and place its publishers on the others. Where they do not fit there all of it
+        is undone, and this says why."""
         (broker,) = [each for each in seen.brokers if each.name == name]
         placed = {each.name for each in seen.topics}
         topics = [each for each in broker.topics if each in placed]
@@ -125,14 +128,14 @@ class Run:
         try:
             left = [each for each in topics if self._placed(each, dry_run=True)["unplaced"]]
             if left:
-                raise UsageError(f"the others have no room for what it has of {', '.join(left)}")
-            log.warning("%s is given up: %s", name, why)
+                raise UsageError(f"the others have no room for what it has of {some(left)}")
             for each in topics:
                 self._placed(each, dry_run=False)
         except UsageError as error:
-            log.warning("%s stays: %s", name, error)
             self._scaler.refused(name, seen.at)
             self._drain(name, False)
+            return str(error)
+        return ""
 
     def _drain(self, name: str, drain: bool) -> None:
         self._remote.call("POST", "brokers", name, "drain", body={"drain": drain})

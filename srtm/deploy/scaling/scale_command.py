@@ -2,9 +2,10 @@
 
 import json
 import logging
+import re
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -24,7 +25,7 @@ log = logging.getLogger("srtm.broker.scale")
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--dry-run", is_flag=True, help="Say what would be done; start and end nothing.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done now, and end.")
 @click.option("--json", "as_json", is_flag=True, help="Print each new decision as a JSON line.")
 def scale(file: Path, dry_run: bool, as_json: bool) -> None:
     """Start brokers where publishers have none, and end them once nobody needs them.
@@ -46,9 +47,12 @@ def scale(file: Path, dry_run: bool, as_json: bool) -> None:
     scaled = ScaleFile(file)
     address, files = scaled.plan.distributor_at or ("", ClientFiles())
     remote = Remote(service_at(address, files, f"{file}: [elsewhere]"))
+    if dry_run:
+        click.echo(_line(Run(scaled, remote).would(), as_json))
+        return
     log_to_stderr("info")
-    with nullcontext() if dry_run else _alone(scaled):
-        _follow(Run(scaled, remote, dry_run), scaled.scale.interval, as_json)
+    with _alone(scaled):
+        _follow(Run(scaled, remote), scaled.scale.interval, as_json)
 
 
 @contextmanager
@@ -74,12 +78,11 @@ def _follow(run: Run, interval_seconds: float, as_json: bool) -> None:
             decision = run.step()
         except SrtmError as error:
             if fault != (fault := str(error)):
-                log.error("%s", error)
+                log.error("%s; it is tried again", error)
         else:
             fault = ""
-            # What a wait is for changes each second: it is said once.
-            waits = decision.step is Step.NONE and decision.broker
-            kind = f"none {decision.broker}" if waits else str(decision)
+            # A reason of which only figures change is said once.
+            kind = re.sub(r"\d[\d,.]*", "#", f"{decision.step} {decision.reason}")
             if said != (said := kind):
                 click.echo(_line(decision, as_json))
         stop.wait(interval_seconds)
@@ -90,5 +93,6 @@ def _line(decision: Decision, as_json: bool) -> str:
         return json.dumps(
             {"step": decision.step, "broker": decision.broker, "reason": decision.reason}
         )
-    what = " ".join(each for each in (decision.step, decision.broker) if each)
-    return f"{what}: {decision.reason}"
+    if decision.step in (Step.NONE, Step.PLACE):
+        return decision.reason
+    return f"{decision.step} {decision.broker or 'a broker'}: {decision.reason}"
