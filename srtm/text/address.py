@@ -119,13 +119,20 @@ def cannot_listen(where: str, error: OSError) -> UnavailableError:
     return UnavailableError(f"{where} {why}")
 
 
+_TRIES = 10_000
+
+
 def free_addresses(count: int, host: str = "127.0.0.1") -> list[Address]:
     """Addresses that nobody listens on now: for demos and tests, which must not clash. They are
-    below the ports that the kernel gives to connections, which could take one before its user."""
+    below the ports that the kernel gives to connections, which could take one before its user.
+    Raises UnavailableError where there are none of this host."""
     found: dict[int, socket.socket] = {}
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        while len(found) < count:
-            made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        for _ in range(_TRIES):
+            if len(found) == count:
+                return [Address(host, port) for port in found]
+            made = socket.socket(family, socket.SOCK_STREAM)
             port = random.randrange(*_FREE_PORTS)
             try:
                 made.bind((host, port))
@@ -133,7 +140,7 @@ def free_addresses(count: int, host: str = "127.0.0.1") -> list[Address]:
                 made.close()
             else:
                 found[port] = made
-        return [Address(host, port) for port in found]
+        raise UnavailableError(f"no free port of {host} was found in {_TRIES:,} tries")
     finally:
         for each in found.values():
             each.close()

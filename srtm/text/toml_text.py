@@ -13,7 +13,7 @@ def toml_text(tables: Mapping[str, Any]) -> str:
             return "{" + ", ".join(f"{key} = {text(each)}" for key, each in value.items()) + "}"
         if isinstance(value, list):
             return "[" + ", ".join(map(text, value)) + "]"
-        return json.dumps(value)
+        return json.dumps(value, ensure_ascii=False)
 
     def pairs(table: Mapping[str, Any]) -> str:
         rows = ((key, value) for key, value in table.items() if value is not None)

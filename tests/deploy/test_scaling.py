@@ -21,7 +21,7 @@ from srtm.deploy.scaling.run import Run
 from srtm.deploy.up import running
 from srtm.http.client import Endpoint, request
 from srtm.text.address import Address, free_addresses
-from srtm.text.errors import UsageError
+from srtm.text.errors import SrtmError
 from tests.support.deployments import need_nsq, wait_for
 
 BOUNDS = Bounds(least=0, most=2, unneeded_seconds=60.0, join_seconds=30.0)
@@ -116,8 +116,23 @@ def seen(
         ),
         pytest.param(
             seen(B1, replace(X1, state="lost"), known=("x-1",)),
-            *(Step.START, "x-1", "it has ended, and publishers count on it"),
+            *(Step.START, "x-1", "it ended by itself, or with messages left"),
             id="it-died",
+        ),
+        pytest.param(
+            seen(B1, X1, known=("x-1",)),
+            *(Step.NONE, "", "every publisher has a broker"),
+            id="somebody-else-s-of-that-name",
+        ),
+        pytest.param(
+            seen(
+                B1,
+                replace(X1, state="draining", allocated=0.0, waiting=0),
+                topics=(replace(PLACED, publishers=0, placed=0),),
+                running=("x-1",),
+            ),
+            *(Step.END, "x-1", "no publishers, shares or messages left"),
+            id="a-topic-without-publishers-holds-nobody",
         ),
     ],
 )
@@ -163,6 +178,17 @@ def test_a_start_that_takes_too_long_is_ended() -> None:
     alone = seen(B1, topics=(NEEDY,), running=("x-1",))
     steps = [scaler.decide(replace(alone, at=at)) for at in (0.0, 30.0, 30.5)]
     assert [each.step for each in steps] == [Step.NONE, Step.NONE, Step.END]
+
+
+def test_two_that_are_alike_do_not_keep_each_other() -> None:
+    scaler, steps = Scaler(BOUNDS), []
+    other = replace(X1, name="x-2", allocated=105.0)
+    for at in range(61):
+        one = replace(X1, allocated=100.0 if at % 2 else 110.0)
+        idle = replace(B1, allocated=100.0)
+        found = seen(idle, one, other, running=("x-1", "x-2"), at=float(at))
+        steps.append(scaler.decide(found).step)
+    assert steps[-1] is Step.DRAIN
 
 
 def test_more_than_max_are_drained_at_once() -> None:
@@ -216,6 +242,10 @@ distributor-address = "127.0.0.1:4180"
 """
 
 
+def scaled_by(line: str) -> str:
+    return FILE.replace("max = 2", f"max = 2\n{line}")
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -228,12 +258,14 @@ distributor-address = "127.0.0.1:4180"
         pytest.param(FILE + "[broker]\nname = 'b'\n", "[broker] name: [scale] says", id="name"),
         pytest.param(FILE + "[broker]\nnsqd-flag = []\n", "nsqd-flag", id="a-slip-of-a-broker"),
         pytest.param(FILE + "[[broker]]\n", "[broker] is to be one table", id="many"),
+        pytest.param(scaled_by('host = "0.0.0.0"'), "no address that clients reach", id="any-host"),
+        pytest.param(scaled_by('data-path = "~no-such-user/x"'), "data-path", id="no-user"),
     ],
 )
 def test_a_file_that_is_wrong_is_told_in_one_line(tmp_path: Path, text: str, says: str) -> None:
     file = tmp_path / "scale.toml"
     file.write_text(text)
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(SrtmError) as told:
         ScaleFile(file)
     assert says in str(told.value)
     assert str(file) in str(told.value)
@@ -253,6 +285,25 @@ def test_what_a_broker_is_started_by_is_read_alike_in_any_folder(tmp_path: Path)
     assert found.elsewhere is not None
     assert found.elsewhere.distributor_token_file == str(tmp_path / "token")
     assert found.deployment.data_path == tmp_path / "srtm-scale" / "extra-1"
+
+
+def test_messages_in_the_files_of_an_nsqd_keep_its_broker(tmp_path: Path) -> None:
+    file = tmp_path / "scale.toml"
+    file.write_text(FILE)
+    launcher = Launcher(ScaleFile(file))
+    folder = tmp_path / "srtm-scale" / "extra-1"
+    data = folder / "extra-1" / "data"
+    data.mkdir(parents=True)
+    assert launcher.known() == frozenset(), "it was never started"
+    (folder / "broker.toml").touch()
+    assert launcher.known() == {"extra-1"}
+    (folder / "ended").touch()
+    assert launcher.known() == frozenset()
+    assert launcher.over("extra-1")
+    (data / "t:c.diskqueue.meta.dat").write_text("50\n0,0\n0,5000\n")
+    assert launcher.kept("extra-1") == 50
+    assert launcher.known() == {"extra-1"}
+    assert not launcher.over("extra-1")
 
 
 def test_the_page_has_every_key() -> None:
@@ -338,5 +389,5 @@ def hold_one(door: str) -> None:
 def end_all(file: ScaleFile) -> None:
     launcher = Launcher(file)
     for name in launcher.running():
-        launcher.end(name)
+        launcher.end(name, 0.0)
     wait_for(lambda: not Launcher(file).running())

@@ -68,8 +68,8 @@ class TopicNeed:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """running: names of ours whose processes run, joined or not; known: of all that were ever
-    started."""
+    """running: names of ours whose processes run, joined or not; known: of all that were started
+    and not ended on purpose, or whose nsqd has messages left in its files."""
 
     at: float
     brokers: tuple[BrokerRoom, ...]
@@ -118,14 +118,13 @@ class Scaler:
         joined = {each.name for each in ours if each.state != "lost"}
         if late := self._late(seen, joined):
             return late
-        for each in seen.brokers:
-            is_away = each.name in seen.known - seen.running
-            if is_away and (each.allocated or each.topics):
-                return Decision(Step.START, each.name, "it has ended, and publishers count on it")
+        others = {each.name for each in seen.brokers if each.state != "lost"}
+        if away := sorted(seen.known - seen.running - others):
+            return Decision(Step.START, away[0], "it ended by itself, or with messages left")
         needy = [each for each in seen.topics if each.without and each.serving < each.most]
         for each in ours:
             if each.state == "draining":
-                return self._leaving(each, needy)
+                return self._leaving(each, seen, needy)
         if waiting := sorted(seen.running - joined):
             return Decision(Step.NONE, waiting[0], f"{some(waiting)} is not in contact yet")
         if unmeasured := [each.name for each in ours if not each.capacity]:
@@ -145,12 +144,13 @@ class Scaler:
                 return Decision(Step.END, name, why)
         return None
 
-    def _leaving(self, broker: BrokerRoom, needy: list[TopicNeed]) -> Decision:
+    def _leaving(self, broker: BrokerRoom, seen: Seen, needy: list[TopicNeed]) -> Decision:
         if needy:
             return Decision(Step.KEEP, broker.name, _need(needy))
         if broker.allocated:  # whoever drained it did not come to placing them
             return Decision(Step.DRAIN, broker.name, "its publishers go to the others")
-        if broker.topics:
+        in_use = {each.name for each in seen.topics if each.publishers}
+        if in_use & set(broker.topics):
             return Decision(Step.NONE, broker.name, f"{broker.name} gives its shares back")
         if broker.waiting is None:
             why = f"what the nsqd of {broker.name} holds is not known"
@@ -181,6 +181,8 @@ class Scaler:
         over = len(ours) > self._bounds.most
         candidates = [each for each in ours if self._refused.get(each.name, 0.0) <= seen.at]
         last = min(candidates, key=lambda each: (each.allocated, each.name), default=None)
+        chosen = self._unneeded[0] if self._unneeded else ""
+        last = next((each for each in candidates if each.name == chosen), last)
         if last is None or len(ours) <= self._bounds.least:
             self._unneeded = None
             said = "nobody else is without a broker" if small else "every publisher has a broker"

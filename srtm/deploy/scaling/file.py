@@ -10,7 +10,7 @@ from srtm.deploy.scaling.decision import Bounds
 from srtm.deploy.tables import plain_name
 from srtm.limits.contract import MAX_RATE
 from srtm.options.model import FileTable, Objective, read_toml
-from srtm.text.address import Address
+from srtm.text.address import Address, require_free
 from srtm.text.errors import UsageError, one_line
 from srtm.text.fields import Duration
 from srtm.text.toml_text import toml_text
@@ -48,6 +48,8 @@ class ScaleTable(FileTable):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         plain_name(self.name)
+        if self.host in ("", "0.0.0.0", "::"):
+            raise ValueError(f"host {self.host!r} is no address that clients reach: name one")
         if self.min > self.max:
             raise ValueError(f"min = {self.min} is over max = {self.max}")
         if (self.capacity is None) == (self.slo is None):
@@ -83,7 +85,11 @@ class ScaleFile:
             raise UsageError(
                 f"{path}: [elsewhere] distributor-address is missing: whose publishers are served?"
             )
-        self.folder = (path.parent / Path(self.scale.data_path).expanduser()).absolute()
+        try:
+            self.folder = (path.parent / Path(self.scale.data_path).expanduser()).resolve()
+            require_free(Address(self.scale.host, 0), f"{path}: [scale] host")
+        except (RuntimeError, ValueError, OSError) as error:
+            raise UsageError(f"{path}: [scale] data-path or host: {error}") from None
         self.plan = self.plan_for(f"{self.scale.name}-{max(1, self.scale.max)}", *_CHECKED)
 
     def plan_for(self, name: str, tcp: Address, http: Address) -> Plan:
@@ -92,7 +98,11 @@ class ScaleFile:
         if self.scale.capacity is not None:
             own["capacity"] = self.scale.capacity
         spec = {
-            "deployment": {"name": name, "data-path": str(self.folder / name)},
+            "deployment": {
+                "name": name,
+                "data-path": str(self.folder / name),
+                "broadcast-address": self.scale.host,
+            },
             "distributor": False,
             "elsewhere": {**self._elsewhere, "brokers": [name]},
             "broker": [{**own, **self._broker}],
@@ -111,7 +121,11 @@ class ScaleFile:
         return toml_text(
             {
                 "distributor": False,
-                "deployment": {"name": name, "data-path": str(plan.deployment.data_path)},
+                "deployment": {
+                    "name": name,
+                    "data-path": str(plan.deployment.data_path),
+                    "broadcast-address": self.scale.host,
+                },
                 "elsewhere": elsewhere,
                 "broker": [broker],
             }

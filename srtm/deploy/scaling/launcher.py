@@ -12,13 +12,17 @@ from pathlib import Path
 from srtm.deploy.scaling.file import ScaleFile
 from srtm.deployment.layout import Layout
 from srtm.host.atomic import replacing
+from srtm.host.files import read_file
 from srtm.host.processes import is_alive
 from srtm.host.python import module
 from srtm.options.model import read_toml
-from srtm.text.address import Address, free_addresses
+from srtm.text.address import Address, free_addresses, require_free
 from srtm.text.errors import SrtmError, UnavailableError
 
-_FILE = "broker.toml"
+_FILE, _ENDED = "broker.toml", "ended"
+_MOST_META_BYTES = 4_096
+_END_SECONDS = 120.0
+"""more than the longest grace period of its programs"""
 
 
 class Launcher:
@@ -28,6 +32,7 @@ class Launcher:
         self._file = file
         self._begun: dict[str, subprocess.Popen[bytes]] = {}
         self._died: dict[str, str] = {}
+        self._ending: dict[int, float] = {}
 
     def running(self) -> frozenset[str]:
         """Those whose `srtm up` runs, in contact or not."""
@@ -41,9 +46,28 @@ class Launcher:
                 self._died[name] = f"srtm up ended with code {code}; look at {log}"
         return frozenset(self._begun) | {path.name for path in self._folders() if _pid_of(path)}
 
+    def over(self, name: str) -> bool:
+        """Was it started here, and ended on purpose with nothing left in its nsqd's files?"""
+        return (self._folder(name) / _ENDED).exists() and not self.kept(name)
+
     def known(self) -> frozenset[str]:
-        """Those that were ever started here."""
-        return frozenset(path.name for path in self._folders())
+        """Those that were started here and are not over: what ends by itself is started again."""
+        names = (path.name for path in self._folders() if (path / _FILE).is_file())
+        return frozenset(name for name in names if not self.over(name))
+
+    def kept(self, name: str) -> int:
+        """Messages in the files of its nsqd, once that has ended (the first line of a diskqueue's
+        meta file)."""
+        found = 0
+        data = Layout(self._folder(name)).broker(name).nsqd_data
+        for meta in data.glob("*.diskqueue.meta.dat"):
+            with suppress(OSError, ValueError, IndexError):
+                found += int(read_file(meta, _MOST_META_BYTES).split()[0])
+        return found
+
+    def nsqd_door(self, name: str) -> str:
+        """The socket of its nsqd, which answers whatever the gateway's doors ask of callers."""
+        return str(Layout(self._folder(name)).broker(name).nsqd_http)
 
     def died(self) -> dict[str, str]:
         died, self._died = self._died, {}
@@ -59,6 +83,7 @@ class Launcher:
         folder = self._folder(name)
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            (folder / _ENDED).unlink(missing_ok=True)
             tcp, http = self._addresses(folder / _FILE)
             text = self._file.text_for(name, tcp, http)
             with replacing(folder / _FILE, mode=0o600) as file:
@@ -75,12 +100,19 @@ class Launcher:
             raise UnavailableError(f"{folder}: {error.strerror or error}") from None
         return tcp
 
-    def end(self, name: str) -> None:
-        """Ask it to end; its gateway drains, and its nsqd writes down what it holds."""
+    def end(self, name: str, at: float) -> None:
+        """Ask it to end; its gateway drains, and its nsqd writes down what it holds. One that has
+        not ended after a while is killed. Raises UnavailableError. at: seconds of any clock"""
         pid = self._begun[name].pid if name in self._begun else _pid_of(self._folder(name))
-        if pid:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
+        if not pid:
+            return
+        try:
+            (self._folder(name) / _ENDED).touch()
+        except OSError as error:
+            raise UnavailableError(f"{self._folder(name)}: {error.strerror or error}") from None
+        since = self._ending.setdefault(pid, at)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM if at - since < _END_SECONDS else signal.SIGKILL)
 
     def _folder(self, name: str) -> Path:
         return self._file.folder / name
@@ -89,10 +121,13 @@ class Launcher:
         return sorted(self._file.folder.glob(f"{self._file.scale.name}-*"))
 
     def _addresses(self, file: Path) -> tuple[Address, Address]:
-        """Those that it had before, so that clients find it again; free ones for a new broker."""
+        """Those that it had before, so that clients find it again, while nobody else has them."""
         with suppress(SrtmError, KeyError, IndexError, TypeError, ValueError):
             (table,) = read_toml(file)["broker"]
-            return Address.of(table["tcp-address"]), Address.of(table["http-address"])
+            tcp, http = Address.of(table["tcp-address"]), Address.of(table["http-address"])
+            require_free(tcp, "tcp-address")
+            require_free(http, "http-address")
+            return tcp, http
         tcp, http = free_addresses(2, self._file.scale.host)
         return tcp, http
 
@@ -101,7 +136,7 @@ def _pid_of(folder: Path) -> int:
     """The pid of the `srtm up` that runs this broker; 0: none does. A pid that another program has
     by now is known by its command line."""
     with suppress(OSError, ValueError):
-        pid = int(Layout(folder).lock.read_text())
+        pid = int(read_file(Layout(folder).lock, _MOST_META_BYTES))
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         if is_alive(pid) and os.fsencode(folder / _FILE) in words:
             return pid

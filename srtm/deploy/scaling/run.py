@@ -12,7 +12,7 @@ from srtm.deploy.scaling.launcher import Launcher
 from srtm.host.clock import NS, monotonic_ns
 from srtm.http.nsqd import stats
 from srtm.text.errors import SrtmError, UsageError
-from srtm.text.words import counted, rate, some
+from srtm.text.words import counted, rate
 
 log = logging.getLogger("srtm.broker.scale")
 
@@ -46,7 +46,7 @@ class Run:
         seen = self._look(at)
         for name, why in self._launcher.died().items():
             log.warning("%s: %s", name, why)
-            self._wait_until = at + _AGAIN_SECONDS
+            self._came_to_nothing(name, seen)
         self._measure(seen)
         self._forget(seen)
         if placed := self._place(seen):
@@ -71,8 +71,8 @@ class Run:
         name, publishers, placed = found["topic"], found["publishers"], found["placed"]
         serving = 0
         if placed < publishers:
-            last, *_ = self._remote.call("GET", "topics", name, "placements")["placements"]
-            serving = len(last["brokers"])
+            history = self._remote.call("GET", "topics", name, "placements")["placements"]
+            serving = len(history[0]["brokers"]) if history else 0
         most = int(found["burst"] // max(1, found["batch"]))
         return TopicNeed(name, publishers, placed, found["offered"], serving, most)
 
@@ -85,13 +85,13 @@ class Run:
             found["capacity"],
             found["allocated"],
             tuple(found["topics"]),
-            self._waiting(found["http_address"]) if is_leaving else None,
+            self._waiting(name) if is_leaving else None,
         )
 
-    def _waiting(self, door: str) -> int | None:
-        """Messages that its nsqd still has for consumers."""
+    def _waiting(self, name: str) -> int | None:
+        """Messages that its nsqd still has for consumers; None where it does not tell."""
         try:
-            document = stats(door)
+            document = stats(self._launcher.nsqd_door(name))
         except SrtmError:
             return None
         parts = [part for topic in document["topics"] for part in (topic, *topic["channels"])]
@@ -109,28 +109,34 @@ class Run:
             at = self._launcher.start(name)
             return Decision(Step.START, name, f"at {at}: {decision.reason}")
         if decision.step is Step.END:
-            self._launcher.end(name)
-            if all(each.name != name or each.state == "lost" for each in seen.brokers):
-                self._wait_until = seen.at + _AGAIN_SECONDS
+            self._launcher.end(name, seen.at)
+            self._came_to_nothing(name, seen)
         elif decision.step is Step.KEEP:
             self._drain(name, False)
         elif decision.step is Step.DRAIN and (why := self._not_given_up(name, seen)):
             return Decision(Step.KEEP, name, why)
         return decision
 
+    def _came_to_nothing(self, name: str, seen: Seen) -> None:
+        """The next start waits for a while, where this one was never in contact."""
+        if all(each.name != name for each in seen.brokers):
+            self._wait_until = seen.at + _AGAIN_SECONDS
+
     def _not_given_up(self, name: str, seen: Seen) -> str:
         """Drain it, and place its publishers on the others. Where they do not fit there all of it
         is undone, and this says why."""
         (broker,) = [each for each in seen.brokers if each.name == name]
-        placed = {each.name for each in seen.topics}
+        placed = {each.name for each in seen.topics if each.publishers}
         topics = [each for each in broker.topics if each in placed]
         self._drain(name, True)
         try:
-            left = [each for each in topics if self._placed(each, dry_run=True)["unplaced"]]
-            if left:
-                raise UsageError(f"the others have no room for what it has of {some(left)}")
-            for each in topics:
-                self._placed(each, dry_run=False)
+            # All together may not fit where each alone does: each is asked for once more.
+            for dry_run in (True, False):
+                for each in topics:
+                    if self._placed(each, dry_run=True)["unplaced"]:
+                        raise UsageError(f"the others have no room for what it has of {each}")
+                    if not dry_run:
+                        self._placed(each, dry_run=False)
         except UsageError as error:
             self._scaler.refused(name, seen.at)
             self._drain(name, False)
@@ -165,17 +171,17 @@ class Run:
         return placed
 
     def _forget(self, seen: Seen) -> None:
-        """Those that have ended and are nobody's."""
+        """Those that are over; what they had of a topic without publishers is free then."""
         for each in seen.brokers:
-            ended = each.name in seen.known - seen.running and each.state == "lost"
-            if ended and not each.allocated and not each.topics:
+            is_out = each.state == "lost" and not each.allocated and each.name not in seen.running
+            if is_out and self._launcher.over(each.name):
                 self._remote.call("DELETE", "brokers", each.name)
 
     def _measure(self, seen: Seen) -> None:
         """Tell the distributor what each new broker of ours holds, where its file does not."""
         for broker in seen.brokers:
             if broker.name in seen.running and broker.state == "up" and not broker.capacity:
-                held = self._held(broker.name)
+                held = self._file.scale.capacity or self._held(broker.name)
                 tcp, http = self._doors[broker.name]
                 reached = {"name": broker.name, "tcp_address": tcp, "http_address": http}
                 self._remote.call("POST", "brokers", body={**reached, "capacity": held})
