@@ -98,6 +98,7 @@ BENCHMARKS = {
     "scale-out": Entry(
         "placement.scale_out", "brokers that come for those without one, and go (SRTM 4.2)"
     ),
+    "moves": Entry("placement.moves", "publishers moved as traffic shifts (SRTM 7)"),
     "adaptor": Entry(
         "adaptor.run", "how well shares follow traffic from broker to broker", models=True
     ),

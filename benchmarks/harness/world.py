@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from distributor.remote import Remote
+from srtm.deploy.programs import Programs
 from srtm.deploy.up import Running, running
 from srtm.text.address import free_addresses
 from srtm.text.errors import UnavailableError
@@ -77,10 +79,13 @@ def brokers_up(
     say: Callable[[str], None] = lambda line: None,
     distributor: bool = True,
     lease: str = "30s",
+    programs: Programs | None = None,
+    own: Mapping[str, Mapping[str, object]] = MappingProxyType({}),
     **each: object,
 ) -> Iterator[Running]:
     """A deployment of brokers for the time of a `with` block; lease: the distributor's; each:
-    further keys of every broker, with _ for -. Raises SrtmError."""
+    further keys of every broker, with _ for -; own: further keys of a broker, by its name. Raises
+    SrtmError."""
     addresses = iter(map(str, free_addresses(2 * len(names) + 1)))
     more = {key.replace("_", "-"): value for key, value in each.items()}
     leader = {"http-address": next(addresses), "lease-duration": lease}
@@ -89,11 +94,12 @@ def brokers_up(
         "lookupd": False,
         "distributor": leader if distributor else False,
         "broker": [
-            {"name": n, "tcp-address": next(addresses), "http-address": next(addresses), **more}
+            {"name": n, "tcp-address": next(addresses), "http-address": next(addresses)}
+            | {**more, **own.get(n, {})}
             for n in names
         ],
     }
-    with running(spec, say=say) as up:
+    with running(spec, say=say, programs=programs) as up:
         yield up
 
 
