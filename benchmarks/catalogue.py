@@ -130,6 +130,9 @@ BENCHMARKS = {
     "closer-live": Entry(
         "autoscaler.live.closer", "CLOSER's two algorithms on a real Kafka (its section 5)"
     ),
+    "chain": Entry(
+        "autoscaler.chain", "an SLO over a chain of groups, each feeding the next (CLOSER 6)"
+    ),
     "unseen": Entry(
         "autoscaler.unseen.run", "ours on generated workloads that it was not tuned on"
     ),
