@@ -76,6 +76,15 @@ def deployed(plan: Plan) -> Deployment:
     )
 
 
+def _save(deployment: Deployment) -> None:
+    """Raises UnavailableError, as on a full disk."""
+    try:
+        deployment.save()
+    except OSError as error:
+        where = deployment.layout.deployment
+        raise UnavailableError(f"{where}: {error.strerror or error}") from None
+
+
 def _reached(address: str, files: ClientFiles) -> Distributor:
     return Distributor(
         http_address=address,
@@ -198,7 +207,7 @@ class Up:
             self._forget_old_topics(deployment)
             if self._distributor:
                 self._place(self._distributor, placed)
-            deployment.save()
+            _save(deployment)
             on_up(deployment)
             supervisor.watch()
         except StopRequested:
