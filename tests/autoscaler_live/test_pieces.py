@@ -273,6 +273,26 @@ def test_what_is_meant_for_a_launch_stays_where_it_is_until_it_joins() -> None:
     assert roster.wanted({"m0": (0, 1), "m1": ()}) == {"m0": {0}, "m1": {1}}
 
 
+def test_what_a_dead_consumer_had_does_not_wait_for_a_launch() -> None:
+    """It is with those that have fewest, the same ones each time, until the launch has joined."""
+    roster = Roster()
+    live = {name: name for name in ("a", "b", "c")}
+    roster.begin(live, {"a": (0,), "b": (1, 2), "c": (3, 4, 5)})
+    del live["c"]
+    assert roster.follow(1.0, live) == ["c"]
+    decision = up(("a", (0,)), ("b", (1, 2)), (None, (3, 4, 5)))
+    assert roster.adopt(1.0, decision, iter(["d"])) == ["d"]
+    shared = {"a": {0, 3, 4}, "b": {1, 2, 5}}
+    assert roster.wanted({"a": (0,), "b": (1, 2)}) == shared
+    assert roster.wanted({"a": (0,), "b": (1, 2, 5)}) == shared, "one was told of it, one was not"
+    roster.leaving = {"a"}
+    assert roster.wanted({"a": (0,), "b": (1, 2)}) == {"a": {0}, "b": {1, 2, 3, 4, 5}}
+    roster.leaving = set()
+    roster.follow(4.0, {**live, "d": "d"})
+    told = {"a": (0, 3, 4), "b": (1, 2, 5), "d": ()}
+    assert roster.wanted(told) == {"a": {0}, "b": {1, 2}, "d": {3, 4, 5}}
+
+
 def test_one_that_comes_back_under_a_new_name_is_the_same_consumer() -> None:
     roster = Roster()
     roster.begin(identified({"m0": Report(name="m0", beat=1, launch="c0")}), {"m0": (0, 1)})

@@ -103,12 +103,16 @@ class Roster:
 
     def wanted(self, told: Mapping[str, Iterable[int]]) -> dict[str, set[int]]:
         """Member -> partitions. What is meant for a consumer that has not joined stays until then
-        with who has it; told: member -> what it was told last, or has."""
+        with who has it, and what nobody has, as its consumer died, is with those that have fewest;
+        told: member -> what it was told last, or has."""
         found = {name: set(self.parts.get(id_, ())) for id_, name in self.members.items()}
         waiting = {p for id_ in self.launched for p in self.parts.get(id_, ())}
         for name, partitions in told.items():
             if name in found:
                 found[name] |= waiting.intersection(partitions)
+        staying = sorted(name for id_, name in self.members.items() if id_ not in self.leaving)
+        for partition in sorted(waiting.difference(*found.values())) if staying else ():
+            found[min(staying, key=lambda name: len(found[name]))].add(partition)
         return found
 
     def consumers(self, learnt: Mapping[str, float | None]) -> tuple[LiveConsumer, ...]:
