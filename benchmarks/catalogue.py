@@ -133,6 +133,9 @@ BENCHMARKS = {
     "chain": Entry(
         "autoscaler.chain", "an SLO over a chain of groups, each feeding the next (CLOSER 6)"
     ),
+    "landau-live": Entry(
+        "autoscaler.live.landau", "phases of a consumer, and one that crashed (Landau 4.3)"
+    ),
     "unseen": Entry(
         "autoscaler.unseen.run", "ours on generated workloads that it was not tuned on"
     ),

@@ -1,15 +1,21 @@
 """What the benchmarks of live groups make of what consumers wrote down. Pure."""
 
+from pathlib import Path
+
 import pytest
 
+from benchmarks.autoscaler.live import crashes, landau
 from benchmarks.autoscaler.live.arms import ARMS, WORKLOADS, Fixed
 from benchmarks.autoscaler.live.assignments import AsSeen
 from benchmarks.autoscaler.live.autoscale import Outcome, agrees, predict
+from benchmarks.autoscaler.live.cycles import Cycle, CycleFigures, read_cycles
 from benchmarks.autoscaler.live.workers import Batch, moves_of, stays_of
 from srtm.autoscaler.decision import Action, Decision, Handover, Member
 from srtm.autoscaler.observation import ConsumerSeen, Observation, PartitionSeen
 from srtm.autoscaler.simulator.run import simulate
 from srtm.autoscaler.simulator.setting import Setting
+from srtm.consumer.batch import Record
+from srtm.consumer.figures import Phase
 
 
 def each_20_ms(consumer: int, partition: int, begin: float, end: float) -> list[Batch]:
@@ -108,3 +114,56 @@ def test_of_groups_of_one_size_each_has_its_time_and_who_had_a_partition_keeps_i
 def test_what_agrees(sla: float, minutes: float, same: bool) -> None:
     predicted = Outcome(0.99, 1.0, 0, 2.0, 0.05)
     assert agrees(Outcome(sla, minutes, 0, 2.0, 0.05), predicted) is same
+
+
+def test_a_crash_lasts_until_somebody_else_has_the_partition() -> None:
+    """1 crashes at 1.0; 2 takes partition 0 up once its batch in hand is done, nobody takes 1."""
+    batches = [
+        *each_20_ms(1, 0, 0.0, 1.0),
+        *each_20_ms(1, 1, 0.0, 1.0),
+        Batch(0.99, 1.09, 2, (0, 2)),
+        Batch(1.1, 1.2, 1, (0,)),
+        Batch(1.3, 1.4, 2, (0, 2)),
+        Batch(1.5, 1.6, 2, (0,)),
+    ]
+    batches.sort(key=lambda each: each.begun)
+    assert crashes.owners(batches) == {0: 2, 1: 1, 2: 2}
+    assert crashes.taken_up(batches, {0, 1}, 1, 1.0) == {0: pytest.approx(0.3)}
+
+
+def test_a_cycle_has_all_time_since_the_one_before(tmp_path: Path) -> None:
+    out = tmp_path / "cycles.jsonl"
+    assert read_cycles(out) == []
+    figures = CycleFigures(out)
+    records = [Record("events", 0, number, None, b"12345") for number in range(3)]
+    for batch in (records, records[:1]):
+        for phase in (Phase.GATHER, Phase.PROCESS, Phase.SINK, Phase.COMMIT, Phase.IDLE):
+            figures.enter(phase)
+        figures.served(batch, 0.1)
+    first, second = read_cycles(out)
+    assert (first.size, second.size) == (15, 5)
+    assert list(first.phases) == list(map(str, Phase))
+    assert first.seconds == sum(first.phases.values()) > 0
+
+
+def a_read(partitions: int, repetition: int, rate: float) -> landau.Read:
+    """Of 5 MB a cycle, after a first one that is slow."""
+    phases = {"gather": 2.0 / rate, "sink": 3.0 / rate}
+    slow = Cycle(5_000_000, {"gather": 100.0})
+    cycle = Cycle(5_000_000, phases)
+    return landau.Read(partitions, repetition, [slow, cycle, cycle])
+
+
+@pytest.mark.parametrize(
+    ("killed", "lost", "met"),
+    [
+        pytest.param([1.0, 3.0, 1.0], 0, [True, True, True], id="sooner-mostly"),
+        pytest.param([3.0, 3.0, 1.0], 1, [True, False, False], id="later-and-one-is-lost"),
+    ],
+)
+def test_bars_of_landau_s_consumer(killed: list[float], lost: int, met: list[bool]) -> None:
+    reads = [a_read(p, n, 20.0 - p / 64) for n in range(3) for p in (1, 64)]
+    assert reads[0].rate == pytest.approx(20.0, rel=0.01)
+    found = crashes.Crashes({crashes.KILLED: killed, crashes.HIS: [2.0, 2.0, 2.0]}, lost, {})
+    assert [bar.met for bar in landau.bars(reads, found, "")] == met
+    assert [bar.met for bar in landau.bars(reads[::2], found, "one")][1] is None

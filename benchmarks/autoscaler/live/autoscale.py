@@ -11,8 +11,6 @@ are also killed, or frozen for longer than a lock, which no simulation is compar
 """
 
 import math
-import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -34,6 +32,7 @@ from benchmarks.autoscaler.live.arms import (
     Workload,
 )
 from benchmarks.autoscaler.live.assignments import AsSeen, Assignments
+from benchmarks.autoscaler.live.controlled import controlled
 from benchmarks.autoscaler.live.troubles import troubled
 from benchmarks.autoscaler.live.workers import command, read_batches, write_group
 from benchmarks.harness.bars import Bar, judge
@@ -51,7 +50,6 @@ from srtm.autoscaler.simulator.run import simulate
 from srtm.autoscaler.simulator.setting import Setting
 from srtm.consumer.file import GroupTable
 from srtm.consumer.share_file import ShareTable
-from srtm.http.client import get_json
 from srtm.text.address import free_addresses
 from srtm.text.errors import UnavailableError
 
@@ -279,29 +277,13 @@ def play(arm: Arm, workload: Workload, arrivals: Arrivals, folder: Path, seed: i
             {"http-address": address},
             "share" if arm.shares else "consumer",
         )
-        autoscale = (sys.executable, "-m", "srtm", "autoscale")
-        stop = (*autoscale, "stop", str(file))  # once its controller has ended
-        stack.callback(subprocess.run, stop, capture_output=True, timeout=60, check=False)
-        run = (*autoscale, "run", str(file))
-        controller = stack.enter_context(child(run, log, _END_SECONDS))
-
-        def stats() -> dict[str, Any]:
-            if controller.poll() is not None:
-                raise UnavailableError(log.read_text()[-500:])
-            try:
-                found: dict[str, Any] = get_json(address, "/stats")
-            except UnavailableError:
-                return {}
-            return found
-
-        there = f"{least} consumers are there"
-        until(lambda: stats().get("consumers") == least, there, _JOIN_SECONDS)
-        until(lambda: stats().get("state") == "sentinel", "nothing is under way", _JOIN_SECONDS)
+        group = stack.enter_context(controlled(file, address, log))
+        group.settle(least)
         kafkas.begin()
-        before = float(stats()["replica_seconds"])
-        with troubled(controller.pid, arm.trouble, seed):
+        before = float(group.stats()["replica_seconds"])
+        with troubled(group.process.pid, arm.trouble, seed):
             _produce(server.address, arrivals, partitions)
-        after = stats()
+        after = group.stats()
         minutes = (float(after["replica_seconds"]) - before) / 60
         phases = (float(after["startup_seconds"]), float(after.get("rebalance_seconds", 0.0)))
         sla, lost, twice = _served(folder, arrivals, workload)

@@ -8,17 +8,15 @@ hand-over can interrupt a batch. Events come all the time, so a hand-over that t
 show half of their distance.
 """
 
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-from confluent_kafka import Producer
-
+from benchmarks.autoscaler.live.load import even_load
 from benchmarks.autoscaler.live.mover import Mover
 from benchmarks.autoscaler.live.workers import (
     command,
@@ -28,7 +26,7 @@ from benchmarks.autoscaler.live.workers import (
     write_group,
 )
 from benchmarks.harness.bars import judge
-from benchmarks.harness.kafka import TOPIC, events_kafka
+from benchmarks.harness.kafka import events_kafka
 from benchmarks.harness.machine import load_average
 from benchmarks.harness.report import Report, number, table
 from benchmarks.harness.session import Session
@@ -100,7 +98,7 @@ def _measure(arm: Arm, folder: Path, moves: int) -> dict[str, Any]:
     load = load_average()
     with (
         events_kafka(folder / "kafka", PARTITIONS, arm.heartbeat_ms) as server,
-        _even_load(server.address),
+        even_load(server.address, PARTITIONS, RATE),
     ):
         if arm.client == "ours":
             group = {
@@ -126,32 +124,6 @@ def _measure(arm: Arm, folder: Path, moves: int) -> dict[str, Any]:
         **_quantiles("stay_", stays_of(batches, moved, apart)),
         "load_average": load,
     }
-
-
-@contextmanager
-def _even_load(address: str) -> Iterator[None]:
-    """Send events at even distances to each partition in turn, for the time of a `with` block."""
-    over = threading.Event()
-
-    def produce() -> None:
-        producer = Producer(
-            {"bootstrap.servers": address, "linger.ms": 0, "log.connection.close": False}
-        )
-        begun, sent = time.monotonic(), 0
-        while not over.wait(0.002):
-            while sent < (time.monotonic() - begun) * RATE * PARTITIONS:
-                producer.produce(TOPIC, b"event", partition=sent % PARTITIONS)
-                sent += 1
-            producer.poll(0)
-        producer.flush(5)
-
-    thread = threading.Thread(target=produce)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def _come_and_go(worker: Sequence[str], folder: Path, moves: int) -> None:

@@ -1,5 +1,6 @@
-"""The consumers, as programs: ours, and plain ones of both clients. All write the same lines: when
-a batch began and ended, who worked on it, and each event with the time when it was done."""
+"""The consumers, as programs: ours, plain ones of both clients, and one that is told its partitions
+as it starts. All write the same lines: when a batch began and ended, who worked on it, and each
+event with the time when it was done."""
 
 import json
 import sys
@@ -107,8 +108,26 @@ def poll():
 run(poll, consumer.commit)
 consumer.close()
 """
+_PERSISTED = """
+from srtm.consumer.file import read_group_file
+from srtm.consumer.reader import Reader
+
+over = []
+signal.signal(signal.SIGTERM, lambda *_: over.append(1))
+file = read_group_file(Path(sys.argv[3]))
+reader = Reader(file, file.consumer, f"persisted-{os.getpid()}")
+reader.start(map(int, sys.argv[4:]))
+while not over:
+    records = reader.gather(lambda: bool(over))
+    if records:
+        keep(*work([(each.partition, each.value) for each in records]))
+        reader.done(records)
+    reader.commit()
+reader.close()
+"""
 _TEXTS = {
     "ours": _HEAD + _OURS,
+    "persisted": _HEAD + _PERSISTED,
     "confluent-kafka": _HEAD + _PLAIN + _CONFLUENT,
     "kafka-python": _HEAD + _PLAIN + _KAFKA_PYTHON,
 }
@@ -129,8 +148,9 @@ def command(
     folder: Path, client: str, batch_seconds: float, event_seconds: float, *rest: str
 ) -> tuple[str, ...]:
     """The command line of one consumer in `folder`, where its program is written; it works so long
-    on each batch, and on each event. rest: the group's file, or Kafka's address, the strategy, the
-    heartbeat and the session timeout in ms, and whether partitions move (`moves`, `stays`)."""
+    on each batch, and on each event. rest: the group's file (and of `persisted` its partitions), or
+    Kafka's address, the strategy, the heartbeat and the session timeout in ms, and whether
+    partitions move (`moves`, `stays`)."""
     program = folder / "worker.py"
     program.write_text(_TEXTS[client])
     return (sys.executable, str(program), str(batch_seconds), str(event_seconds), *rest)
