@@ -161,5 +161,5 @@ def _holds(remote: Remote, capacity: float) -> None:
 
 def _end_all(launcher: Launcher) -> None:
     for name in launcher.running():
-        launcher.end(name, time.monotonic())
+        launcher.end(name, time.monotonic(), for_good=True)
     until(lambda: not launcher.running(), "the brokers that were started end", _LONGEST_SECONDS)

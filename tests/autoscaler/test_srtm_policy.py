@@ -262,6 +262,17 @@ def test_an_uneven_group_is_balanced_without_a_launch() -> None:
     assert [len(member.partitions) for member in decision.members] == [2, 2]
 
 
+@pytest.mark.parametrize("lag", [0.0, 500.0])
+def test_an_idle_consumer_takes_over_though_the_budget_is_spent(lag: float) -> None:
+    """One that stood as long as all is late would stand for ever: nothing pays the budget back."""
+    stuck = group({"a": (0, 1, 2, 3), "b": ()}, Handover.DIRECT)
+    decisions = [stuck.decide([60.0] * 4, lags=[lag + 10 * n] * 4, late=200) for n in range(6)]
+    decision = first_change(decisions)
+    assert decision.action in (Action.REASSIGN, Action.UP)
+    (idle,) = [member for member in decision.members if member.consumer == "b"]
+    assert idle.partitions
+
+
 def test_a_scale_down_waits_until_the_budget_pays_for_it() -> None:
     """Its hand-over makes 48 events late, and one in a hundred of 120/s may be."""
     decisions = group(HALVES, rebalance=1.0).watch([30.0] * 4, 100)

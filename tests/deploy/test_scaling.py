@@ -389,5 +389,5 @@ def hold_one(door: str) -> None:
 def end_all(file: ScaleFile) -> None:
     launcher = Launcher(file)
     for name in launcher.running():
-        launcher.end(name, 0.0)
+        launcher.end(name, 0.0, for_good=True)
     wait_for(lambda: not Launcher(file).running())

@@ -100,14 +100,18 @@ class Launcher:
             raise UnavailableError(f"{folder}: {error.strerror or error}") from None
         return tcp
 
-    def end(self, name: str, at: float) -> None:
+    def end(self, name: str, at: float, for_good: bool) -> None:
         """Ask it to end; its gateway drains, and its nsqd writes down what it holds. One that has
-        not ended after a while is killed. Raises UnavailableError. at: seconds of any clock"""
+        not ended after a while is killed. Raises UnavailableError.
+
+        at: seconds of any clock; for_good: it is not to be started again
+        """
         pid = self._begun[name].pid if name in self._begun else _pid_of(self._folder(name))
         if not pid:
             return
         try:
-            (self._folder(name) / _ENDED).touch()
+            if for_good:
+                (self._folder(name) / _ENDED).touch()
         except OSError as error:
             raise UnavailableError(f"{self._folder(name)}: {error.strerror or error}") from None
         since = self._ending.setdefault(pid, at)

@@ -109,7 +109,8 @@ class Run:
             at = self._launcher.start(name)
             return Decision(Step.START, name, f"at {at}: {decision.reason}")
         if decision.step is Step.END:
-            self._launcher.end(name, seen.at)
+            was_lost = any(each.name == name and each.state == "lost" for each in seen.brokers)
+            self._launcher.end(name, seen.at, for_good=not was_lost)
             self._came_to_nothing(name, seen)
         elif decision.step is Step.KEEP:
             self._drain(name, False)

@@ -39,6 +39,13 @@ class Stages:
     rates: Floats
     target_seconds: float
 
+    def relief(self) -> Floats:
+        """Late events over the horizon that each group would make fewer than the group as it is,
+        its queue apart, shape (groups,)."""
+        late = self.weights @ self.late.sum(axis=2)
+        relief: Floats = late[-1] - late
+        return relief
+
 
 def first_step(
     stages: Stages,

@@ -257,8 +257,10 @@ class Srtm:
         if not best:  # not even if hand-overs were free
             return Decision(Action.NONE, reason="the group as it is costs least", notes=notes)
         hand_overs = self._hand_overs(outlook, now, groups)
+        relief = stages.relief()
         charged = [
-            self._charge(now, g, cost) for g, (cost, _) in zip(groups, hand_overs, strict=True)
+            self._charge(now, group, cost, cost < less)
+            for group, (cost, _), less in zip(groups, hand_overs, relief, strict=True)
         ]
         stages = replace(stages, hand=np.array(charged))
         best, saved = step(stages)
@@ -317,12 +319,13 @@ class Srtm:
                     best[place] = (events * self._stops.correction, kind)
         return best
 
-    def _charge(self, old: Group, new: Group, late: float) -> float:
+    def _charge(self, old: Group, new: Group, late: float, relieves: bool) -> float:
         """What the programme is told that a hand-over costs: one that could as well be left must
-        be within the budget."""
+        be within the budget. relieves: the group as it is makes more late than it costs"""
+        optional = len(new) < len(old) or (len(new) == len(old) and not relieves)
         if len(new) < len(old):
             late *= self._tuning.there_and_back
-        if len(new) <= len(old) and not self._budget.affords(late):
+        if optional and not self._budget.affords(late):
             return math.inf
         return late
 
