@@ -7,7 +7,7 @@ from typing import Any
 from benchmarks.experiments.scale import PAPER_SLO, Scale, scale_of
 from benchmarks.experiments.world import Door
 from benchmarks.harness.session import Session
-from distributor.capacity.rounds import Round, Rounds, settings_for
+from distributor.capacity.rounds import Rounds, searched, settings_for
 from distributor.capacity.search import Search, least_rate
 from distributor.simulator.service import Service, fit
 from srtm.limits.slo import SLO
@@ -115,10 +115,7 @@ def _searched(
     """(messages/s, is it a lower bound), and the least p99 seen, in seconds."""
     settings = settings_for(door.tcp, seconds, _PUBLISHERS, batch=batch)
     search = Search(least, least, most)
-    done: list[Round] = []
     with Rounds(settings, door.http, slo) as rounds:
-        while asked := search.next_rate([(each.rate, each.outcome) for each in done]):
-            done.append(rounds.measure(asked, None))
-    found = search.found([(each.rate, each.outcome) for each in done])
+        found, done = searched(search, lambda rate: rounds.measure(rate, None))
     seen = [each.latency for each in done if each.latency is not None]
     return (found.rate, found.at_least), min(seen, default=float("inf"))

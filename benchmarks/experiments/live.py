@@ -14,7 +14,7 @@ from functools import cache
 from statistics import fmean
 
 from benchmarks.experiments.calibration import FULL_LADDER, LADDER, QUICK_LADDER, calibrated
-from benchmarks.experiments.experiment import AT_SAME, Panel, beside, draw
+from benchmarks.experiments.experiment import AT_SAME, Panel, Points, beside, draw
 from benchmarks.experiments.paper import EXPERIMENTS
 from benchmarks.experiments.point import Point, simulated_point
 from benchmarks.experiments.scale import HEADROOM, Scale, paper_scale, scale_of
@@ -87,8 +87,7 @@ def _correlation(panel: Panel) -> Live:
 
 
 def _noisy(panel: Panel) -> Live:
-    found = _correlation(panel)
-    return replace(found, xs=(0, 16), better=(("srtm", AT_SAME),), fades=True)
+    return replace(_correlation(panel), xs=(0, 16), fades=True)
 
 
 PANELS = {
@@ -98,9 +97,6 @@ PANELS = {
     )
     for panel in experiment.panels
 }
-
-Points = dict[tuple[str, float, str], Point]
-"""(panel, x, design) -> what it showed"""
 
 
 def run(session: Session, label: str) -> Report:

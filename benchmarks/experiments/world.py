@@ -13,7 +13,7 @@ from benchmarks.experiments.scale import Scale
 from benchmarks.experiments.scenario import INITIAL_BATCH, SPARE, Scenario
 from benchmarks.experiments.simulated import PROFILE
 from benchmarks.harness.trial import Generator
-from benchmarks.harness.world import brokers_up, until
+from benchmarks.harness.world import brokers_up, distributor_address, until
 from distributor.api_fields import MAX_PUBLISHERS
 from distributor.model import BrokerShare, Placement, Publisher
 from distributor.remote import Remote
@@ -246,8 +246,7 @@ def world_of(inventory: Path) -> World:
 def local_world(folder: Path, brokers: int) -> Iterator[World]:
     """Brokers on this host, for the time of a `with` block."""
     with brokers_up(folder, [f"b{n + 1}" for n in range(brokers)]) as up:
-        assert up.deployment.distributor is not None
-        yield World(up.deployment.distributor.http_address)
+        yield World(distributor_address(up))
 
 
 def _measured(

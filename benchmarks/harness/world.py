@@ -103,6 +103,12 @@ def brokers_up(
         yield up
 
 
+def distributor_address(up: Running) -> str:
+    """Where the Load Distributor of a deployment that has one listens."""
+    assert up.deployment.distributor is not None
+    return up.deployment.distributor.http_address
+
+
 def distributor_of(up: Running) -> Remote:
     """The Load Distributor of a deployment that has one."""
     assert up.deployment.distributor is not None

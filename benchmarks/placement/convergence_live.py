@@ -14,7 +14,7 @@ from rich.table import Table
 
 from benchmarks.harness.report import tabulate
 from benchmarks.harness.session import Session
-from benchmarks.harness.world import brokers_up, distributor_of
+from benchmarks.harness.world import brokers_up, distributor_address, distributor_of
 from benchmarks.placement import fitting_model as model
 from distributor.fitting import Mode
 from distributor.remote import Remote
@@ -100,8 +100,7 @@ async def _fitted(
     deployment: Running, load: model.Workload, mode: Mode, target: float | None
 ) -> Live:
     """target: seconds; None: from what one broker does."""
-    assert deployment.deployment.distributor is not None
-    address = str(deployment.deployment.distributor.http_address)
+    address = distributor_address(deployment)
     remote = distributor_of(deployment)
     async with AsyncExitStack() as stack:
         for broker in deployment.brokers:

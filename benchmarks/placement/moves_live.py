@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 
 import numpy as np
 
-from benchmarks.harness.world import distributor_of
+from benchmarks.harness.world import distributor_address, distributor_of
 from srtm.client import Publisher
 from srtm.client.place import Place
 from srtm.deploy.up import Running
@@ -81,8 +81,7 @@ class Arm:
         for broker in self._up.brokers:
             task = asyncio.create_task(self._consume(broker.nsqd_tcp_socket))
             stack.callback(task.cancel)
-        assert self._up.deployment.distributor is not None
-        address = str(self._up.deployment.distributor.http_address)
+        address = distributor_address(self._up)
         for each in self._ids:
             follower = _Follower(each, address)
             await stack.enter_async_context(follower)

@@ -13,7 +13,13 @@ from benchmarks.harness.bars import judge, judge_worst
 from benchmarks.harness.report import Report, tabulate
 from benchmarks.harness.session import Session
 from benchmarks.harness.trial import Generator
-from benchmarks.harness.world import brokers_up, distributor_of, until, write_toml
+from benchmarks.harness.world import (
+    brokers_up,
+    distributor_address,
+    distributor_of,
+    until,
+    write_toml,
+)
 from distributor.remote import Remote
 from srtm.deploy.scaling.file import ScaleFile
 from srtm.deploy.scaling.launcher import Launcher
@@ -95,7 +101,7 @@ def _round(folder: Path) -> Round:
 
 def _scale_file(folder: Path, up: Running) -> ScaleFile:
     scale = {"max": 2, "capacity": 1_000, "unneeded-for": "1ms", "data-path": str(folder / "x")}
-    where = {"distributor-address": _address(up)}
+    where = {"distributor-address": distributor_address(up)}
     return ScaleFile(write_toml(folder / "scale.toml", {"scale": scale, "elsewhere": where}))
 
 
@@ -124,7 +130,7 @@ def _played(up: Running, scaling: Run, launcher: Launcher) -> Round:
     joined = seconds(lambda: len(_brokers(remote)) == 2)
     placed = joined + seconds(lambda: _placed(remote) == PUBLISHERS)
     sending = Generator(
-        [f"--topic={TOPIC}", f"--distributor-address={_address(up)}"], _SENDING_SECONDS
+        [f"--topic={TOPIC}", f"--distributor-address={distributor_address(up)}"], _SENDING_SECONDS
     )
     try:
         time.sleep(_BEFORE_SECONDS)
@@ -134,11 +140,6 @@ def _played(up: Running, scaling: Run, launcher: Launcher) -> Round:
     finally:
         sending.stop()
     return Round(joined, placed, gone, most, counts["sent"], counts["lost"], counts["duplicates"])
-
-
-def _address(up: Running) -> str:
-    assert up.deployment.distributor is not None
-    return str(up.deployment.distributor.http_address)
 
 
 def _brokers(remote: Remote) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from distributor.capacity.report import Report, shown
-from distributor.capacity.rounds import Round, Rounds, settings_for
+from distributor.capacity.rounds import Rounds, searched, settings_for
 from distributor.capacity.search import Search, least_rate
 from distributor.remote import Remote, print_json, remote_options
 from srtm.http.nsqd import stats
@@ -162,14 +162,11 @@ def _measured(
     """Raises UsageError, UnavailableError, KeyboardInterrupt."""
     load = asked.load(tcp)
     search = asked.search(load)
-    done: list[Round] = []
     with Rounds(load, http, asked.slo) as rounds, shown(rounds.measure, as_json) as measure:
         if store and (declared := rounds.declared_capacity):
             raise UsageError(f"--set: {_declares(name, declared)}")
-        while asked_rate := search.next_rate([(each.rate, each.outcome) for each in done]):
-            done.append(measure(asked_rate))
+        found, done = searched(search, measure)
         others = rounds.others()
-    found = search.found([(each.rate, each.outcome) for each in done])
     return Report(name or tcp, asked.slo, found, done, others)
 
 

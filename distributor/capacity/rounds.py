@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from distributor.capacity.search import Outcome
+from distributor.capacity.search import Found, Outcome, Search
 from srtm.host.clock import NS, monotonic_ns
 from srtm.http.nsqd import NsqdDoor, stats
 from srtm.limits.slo import SLO
@@ -185,3 +185,12 @@ def settings_for(
         warmup_seconds=warmup,
         **same,
     )
+
+
+def searched(search: Search, measure: Callable[[int], Round]) -> tuple[Found, list[Round]]:
+    """What the search finds, and the rounds that it asked for, in their order. measure: a round at
+    so many messages/s"""
+    done: list[Round] = []
+    while asked := search.next_rate([(each.rate, each.outcome) for each in done]):
+        done.append(measure(asked))
+    return search.found([(each.rate, each.outcome) for each in done]), done

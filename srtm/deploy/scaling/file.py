@@ -98,16 +98,16 @@ class ScaleFile:
         if self.scale.capacity is not None:
             own["capacity"] = self.scale.capacity
         spec = {
-            "deployment": {
-                "name": name,
-                "data-path": str(self.folder / name),
-                "broadcast-address": self.scale.host,
-            },
+            "deployment": self._deployment(name),
             "distributor": False,
             "elsewhere": {**self._elsewhere, "brokers": [name]},
             "broker": [{**own, **self._broker}],
         }
         return plan_of(spec, str(self.path), self.path.parent)
+
+    def _deployment(self, name: str) -> dict[str, str]:
+        folder = str(self.folder / name)
+        return {"name": name, "data-path": folder, "broadcast-address": self.scale.host}
 
     def text_for(self, name: str, tcp: Address, http: Address) -> str:
         """The file of that deployment, for `srtm up` in any folder: its paths are absolute."""
@@ -121,11 +121,7 @@ class ScaleFile:
         return toml_text(
             {
                 "distributor": False,
-                "deployment": {
-                    "name": name,
-                    "data-path": str(plan.deployment.data_path),
-                    "broadcast-address": self.scale.host,
-                },
+                "deployment": self._deployment(name),
                 "elsewhere": elsewhere,
                 "broker": [broker],
             }

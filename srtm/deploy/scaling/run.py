@@ -3,7 +3,7 @@
 import logging
 from typing import Any
 
-from distributor.capacity.rounds import Round, Rounds, settings_for
+from distributor.capacity.rounds import Rounds, searched, settings_for
 from distributor.capacity.search import Search, least_rate
 from distributor.remote import Remote
 from srtm.deploy.scaling.decision import BrokerRoom, Decision, Scaler, Seen, Step, TopicNeed
@@ -195,12 +195,9 @@ class Run:
         assert slo is not None
         least = least_rate(slo.allowed_late_share, _ROUND_SECONDS)
         search = Search(least, least, _MOST)
-        done: list[Round] = []
         log.warning("%s is measured within %s", name, slo)
         with Rounds(settings_for(tcp, _ROUND_SECONDS, _PUBLISHERS), http, slo) as rounds:
-            while asked := search.next_rate([(each.rate, each.outcome) for each in done]):
-                done.append(rounds.measure(asked, None))
-        found = search.found([(each.rate, each.outcome) for each in done])
+            found, _ = searched(search, lambda rate: rounds.measure(rate, None))
         if not found.rate:
             raise SrtmError(f"{name} holds no {least}/s within {slo}: give a longer one")
         return float(found.rate)
