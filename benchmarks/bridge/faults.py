@@ -121,6 +121,7 @@ class Faults:
                     self._kafka.kill()
                     self._kafka.start(wait=False)
                     self.kills["kafka"] += 1
+                self._revive()
             self._over.set()
             sender.join()
             self._kafka.wait_ready()
@@ -156,6 +157,12 @@ class Faults:
         self._running[name].wait()
         self._start(name)
         self.kills[name] += 1
+
+    def _revive(self) -> None:
+        """Start what has ended by itself, as a supervisor does: a gateway that finds no nsqd."""
+        for name, process in self._running.items():
+            if process.poll() is not None:
+                self._start(name)
 
     def _empty_first(self) -> bool:
         """Pause its topic, and wait until its channel has nothing; False when that takes long, as
@@ -196,8 +203,11 @@ class Faults:
         until, quiet, known = time.monotonic() + _SETTLE_SECONDS, time.monotonic(), (-1, -1)
         while time.monotonic() - quiet < _MSG_TIMEOUT_SECONDS + 2:
             if time.monotonic() > until:
-                raise UnavailableError(f"the bridge does not come to rest: {known}")
+                raise UnavailableError(
+                    f"the bridge does not come to rest: {known[0]} messages left"
+                )
             time.sleep(0.3)
+            self._revive()
             try:
                 now = self._left()
             except (UnavailableError, KafkaException):

@@ -97,13 +97,15 @@ class NsqdWatch:
             self._on_change()
 
     async def begin(self) -> None:
-        """Connect at start, and wait until a message may go to nsqd. Raises OSError or
-        UnavailableError."""
+        """Connect at start, and wait until a message may go to nsqd, which may start anew
+        meanwhile. Raises OSError."""
         self.pool.connect()
         async with asyncio.timeout(TIMEOUT_SECONDS):
             while not self.pool.connected:
                 await asyncio.sleep(0.001)
-                await self._learn()
+                with contextlib.suppress(OSError, UnavailableError):
+                    self.pool.connect()
+                    await self._learn()
 
     def _learn_soon(self) -> None:
         """nsqd has answered on a connection, and it may be another process than before."""

@@ -21,6 +21,7 @@ from srtm.text.errors import SrtmError
 
 SERVE = "trap 'echo {name} ends >> order; exit 0' TERM; echo {name} starts >> order; touch {name}.up; while :; do sleep 0.02; done"  # noqa: E501
 DEAF = "trap '' TERM; touch {name}.up; while :; do sleep 0.02; done"
+DYING = "touch {name}.up; while [ ! -e may_die ]; do sleep 0.02; done; echo no more; exit 4"
 FAST_GRACE = {**GRACE_SECONDS, Stage.NSQD: 0.3}
 
 
@@ -77,6 +78,10 @@ class Stand:
         finally:
             thread.join()
         assert happened
+
+    def may_die(self) -> None:
+        """From here on, what runs DYING dies at once."""
+        (self.folder / "may_die").touch()
 
     def order(self) -> list[str]:
         return (self.folder / "order").read_text().splitlines()
@@ -184,10 +189,11 @@ def test_a_child_that_keeps_dying_is_said_once_and_tried_again(
 ) -> None:
     monkeypatch.setattr("srtm.deploy.restarts.DELAY_FACTOR", 1.0)
     supervisor = stand.supervise(
-        stand.spec("nsqd", script="touch {name}.up; sleep 0.2; echo no more; exit 4"),
+        stand.spec("nsqd", script=DYING),
         stand.spec("other"),
     )
     supervisor.start()
+    stand.may_die()
     other = supervisor.pids["other"]
     stand.watch_until(lambda: any("restart 7 in" in line for line in stand.said))
     assert supervisor.pids["other"] == other
@@ -200,8 +206,8 @@ def test_a_child_that_keeps_dying_is_said_once_and_tried_again(
 
 def test_all_keep_dying_and_a_signal_ends_it(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("srtm.deploy.restarts.DELAY_FACTOR", 1.0)
-    script = "touch {name}.up; sleep 0.5; exit 4"
-    stand.supervise(stand.spec("a", script=script), stand.spec("b", script=script)).start()
+    stand.supervise(stand.spec("a", script=DYING), stand.spec("b", script=DYING)).start()
+    stand.may_die()
     stand.watch_until(
         lambda: all(any(f"{n} keeps dying" in line for line in stand.said) for n in "ab")
     )

@@ -1,6 +1,7 @@
 """A far side that answers IDENTIFY late, or never: no answer is taken for another."""
 
 import contextlib
+import itertools
 import socket
 import threading
 from collections.abc import Iterator
@@ -14,12 +15,14 @@ from tests.support.v2 import V2
 
 
 class OddNsqd:
-    """late: a heartbeat comes before the answer to IDENTIFY; mute: no answer comes. A PUB is
-    answered with OK while `stores`, and else ends the connection."""
+    """late: a heartbeat comes before the answer to IDENTIFY; mute: no answer comes; refused:
+    connections after the first one that end without a word. A PUB is answered with OK while
+    `stores`, and else ends the connection."""
 
     def __init__(self) -> None:
         self.late = self.mute = False
         self.stores = True
+        self.refused = 0
         self.muted = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
@@ -27,8 +30,11 @@ class OddNsqd:
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
-            while True:
+            for number in itertools.count():
                 connection, _ = self._listener.accept()
+                if 0 < number <= self.refused:
+                    connection.close()
+                    continue
                 threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
@@ -58,6 +64,16 @@ def odd() -> Iterator[OddNsqd]:
     made = OddNsqd()
     yield made
     made.close()
+
+
+def test_an_nsqd_that_restarts_while_the_gateway_starts_is_waited_for(
+    servers: Servers, odd: OddNsqd
+) -> None:
+    odd.refused = 4  # all that the gateway begins after its first look
+    gateway = servers.gateway(f"--nsqd-tcp-address={odd.address}")
+    with V2(gateway.tcp) as client:
+        client.send(pub(b"t", b"x"))
+        assert client.reply() == b"OK"
 
 
 def test_a_heartbeat_before_the_answer_to_identify_acknowledges_nothing(
