@@ -118,7 +118,7 @@ def test_who_is_alone_is_in_no_group(result: Result) -> None:
 def test_publishers_without_number_with_one_message_each(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    count = 1_000_000 if LONG else 200_000
+    count = 1_000_000 if LONG else 50_000
     few = Planted([np.array([0])], np.array([0])).table()
     table = few.take(np.zeros(count, int))
     for column, values in {

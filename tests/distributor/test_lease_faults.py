@@ -1,4 +1,4 @@
-"""500 runs (LONG=yes: 10,000) of the lease protocol with everything against it: the sum of all
+"""200 runs (LONG=yes: 10,000) of the lease protocol with everything against it: the sum of all
 shares never exceeds the contract, nor do admissions over any interval, and no gateway ever drops
 its limit. See `tests.distributor.lease_faults`."""
 
@@ -10,8 +10,8 @@ import pytest
 from tests.distributor.lease_faults import Gateway, failing, run
 from tests.support.cases import LONG
 
-SEEDS = 10_000 if LONG else 500
-PARTS = 100
+SEEDS = 10_000 if LONG else 200
+PARTS = 20
 
 
 @pytest.mark.timeout(900)
@@ -38,15 +38,12 @@ def test_tokens_that_nobody_gave_are_noticed(monkeypatch: pytest.MonkeyPatch) ->
     assert failing(range(0, 180, 3)) != []
 
 
-def test_contracts_are_lowered_and_batches_run_debts_meanwhile() -> None:
-    worlds = [run(seed) for seed in range(100)]
-    assert sum(world.was_lowered for world in worlds) > 5
-    assert sum(bool(world.admissions.debts) for world in worlds) > 10
-    assert sum(count for world in worlds for _, _, count in world.admissions.rows) > 10_000
-
-
-def test_shares_follow_the_traffic_meanwhile() -> None:
-    assert sum(run(seed).adapted for seed in range(100)) > 20
+def test_contracts_fall_batches_run_debts_and_shares_follow_the_traffic_meanwhile() -> None:
+    worlds = [run(seed) for seed in range(60)]
+    assert sum(world.was_lowered for world in worlds) > 3
+    assert sum(bool(world.admissions.debts) for world in worlds) > 6
+    assert sum(count for world in worlds for _, _, count in world.admissions.rows) > 6_000
+    assert sum(world.adapted for world in worlds) > 12
 
 
 @pytest.mark.parametrize("seed", [0, 3, 151, 318, 465, 2994, 5844])

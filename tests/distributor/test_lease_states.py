@@ -14,8 +14,8 @@ from tests.distributor import lease_states
 from tests.distributor.lease_states import Bounds, Event, explore, replay
 from tests.support.cases import LONG
 
-MOST = 400_000 if LONG else 700
-"""worlds from each begin"""
+MOST = 400_000 if LONG else 250
+"""worlds from each begin, after which no further event is followed"""
 WAIT: list[Event] = [("tick",)] * 4
 KEPT: list[Event] = [("grace", 3), *[("report", name, 0, "") for name in ("b1", "b2") * 2]]
 BEGINS: list[list[Event]] = [

@@ -31,7 +31,7 @@ POOL = PoolFile.model_validate(
     }
 )
 GROUP = Group(POOL, 20.0, [0.5] * 2, 0.0, 1.0)
-RATES = [30.0] * 15
+RATES = [30.0] * 8
 
 
 def leg(milliseconds: float, tail_ms: float = 0.0) -> Bins:
@@ -79,7 +79,7 @@ def test_no_slo_is_below_what_each_message_waits_for(slo: SLO) -> None:
 
 def test_a_queue_that_is_simulated_is_not_added_again(slo: SLO) -> None:
     """Consumers that kept a loose SLO had a queue, which is of no other SLO."""
-    loose, rates = SLO.parse("0.5@10s over 1h"), [39.0] * 30
+    loose, rates = SLO.parse("0.5@10s over 1h"), [39.0] * 15
     legs = {Leg.BROKER: leg(2), Leg.CONSUMER: leg(800)}
     blind = planned(slo, legs, rates, GROUP, loose)
     told = planned(slo, legs, rates, GROUP, loose, kept=loose)
@@ -170,7 +170,7 @@ def test_a_plan_is_made_in_a_process_of_its_own(slo: SLO) -> None:
 
 def test_what_a_controller_told_is_planned_by(tmp_path: Path) -> None:
     told = {
-        "rates": RATES * 5,
+        "rates": [30.0] * 75,
         "bins": {"broker": {5: 10}, "consumer": {7: 10}},
         "weights": {"broker": 4, "consumer": 1},
         "told": {
