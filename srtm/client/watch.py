@@ -67,6 +67,8 @@ class Watch:
         self._members: dict[str, Member] = {}
         self._registered: set[str] = set()
         self._failures = 0  # in a row, for the backoff
+        self._refusals = 0  # likewise, of registrations
+        self._again: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
         self._task = asyncio.create_task(self._run())
 
@@ -148,6 +150,7 @@ class Watch:
 
     def _judge(self, members: list[Member], answer: Answer) -> None:
         if answer.status in (200, 201):
+            self._refusals = 0
             self._registered.update(member.id for member in members)
         elif answer.status in _THEIR_FAULT:
             for member in members:
@@ -212,6 +215,14 @@ class Watch:
                 f"it is not registered with topic {self._topic}: `srtm topic register` does it, or "
                 "give rate= and it registers itself",
             )
+        elif self._again is None:  # it was refused, and may not be any more
+            seconds = backoff_seconds(self._refusals, random.random(), MAX_BACKOFF_SECONDS)
+            self._refusals += 1
+            self._again = asyncio.get_running_loop().call_later(seconds, self._register_again)
+
+    def _register_again(self) -> None:
+        self._again = None
+        self._changed.set()
 
     def _fail(self, member: Member, why: str) -> None:
         if member.failed(UsageError(f"publisher {member.id}: {why}")):

@@ -11,15 +11,18 @@ import pytest
 
 from srtm.client import NotSent, OutcomeUnknown, Publisher, Refused, SyncPublisher, features
 from srtm.client.connection import Connection, dial
+from srtm.client.place import Place
 from srtm.client.route import State
+from srtm.client.watch import join, leave
+from srtm.http.client import Endpoint
 from srtm.nsq.frames import OK_FRAME
-from srtm.text.errors import UsageError
+from srtm.text.errors import SrtmError, UsageError
 from tests.support.fake_distributor import FakeDistributor, fake_distributor
 from tests.support.far_side import FarSide, error, far_side
 from tests.support.servers import free_port
 
 
-def run(work: Callable[[], Awaitable[None]], seconds: float = 20) -> None:
+def run(work: Callable[[], Awaitable[None]], seconds: float = 100) -> None:
     async def limited() -> None:
         await asyncio.wait_for(work(), seconds)
 
@@ -256,6 +259,41 @@ def test_a_move_waits_for_the_oks_and_keeps_the_order() -> None:
                 assert new.bodies == [b"4", b"5", b"6"]
                 assert (publisher.address, publisher.moves) == (new.address, 1)
                 await until(lambda: not old.open)
+
+    with fake_distributor() as fake:
+        run(lambda: work(fake))
+
+
+class Patient:
+    """A member that goes on where it is refused, as a bridge's lanes do."""
+
+    id, key, rate = "p", None, 1.0
+
+    def __init__(self) -> None:
+        self.refusals = 0
+
+    def placed(self, place: Place) -> None: ...
+
+    def unplaced(self) -> None: ...
+
+    def unanswered(self, why: str) -> None: ...
+
+    def failed(self, error: SrtmError) -> bool:
+        self.refusals += 1
+        return False
+
+
+def test_who_was_refused_is_registered_once_it_is_not_any_more() -> None:
+    """Its topic may be made between the refusal and the stream, which then goes on for ever."""
+
+    async def work(fake: FakeDistributor) -> None:
+        fake.refused = 2
+        member = Patient()
+        endpoint = Endpoint(fake.address)
+        join(endpoint, "t", member)
+        await until(lambda: "p" in fake.places)
+        leave(endpoint, "t", member)
+        assert member.refusals == 2
 
     with fake_distributor() as fake:
         run(lambda: work(fake))

@@ -15,6 +15,7 @@ class FakeDistributor:
     epoch, lease_seconds, topics, keys: the desired state that it answers reports with
     places: publisher id -> host:port, or None: not placed. Without an entry it is not registered
     status: anything but 200 answers every request with that and {"error": "no"}
+    refused: registrations that are answered with 404 before the first that is not
     """
 
     def __init__(self) -> None:
@@ -25,6 +26,7 @@ class FakeDistributor:
         self.places: dict[str, str | None] = {}
         self.place_epoch = 1
         self.status = 200
+        self.refused = 0
         self.token = ""
         self.brokers: list[dict[str, Any]] = []
         self.reports: list[dict[str, Any]] = []
@@ -111,6 +113,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, desired)
         elif self.path.endswith("/publishers"):
             fake.registered.append(body["publishers"])
+            if len(fake.registered) <= fake.refused:
+                self._answer(404, {"error": "no such topic"})
+                return
             for each in body["publishers"]:
                 fake.places.setdefault(each["id"], None)
             self._answer(200, {"registered": len(body["publishers"])})

@@ -69,8 +69,16 @@ def free_port() -> int:
     raise AssertionError("it has no end")
 
 
+PATIENCE = 4.0
+"""by which a machine with much else to do may be slower than one that has nothing else to do"""
+
+
 def wait_for(condition: Any, what: str, seconds: float = 60.0) -> Any:
-    """Poll until `condition()` is true; its value. Fails the test with `what`."""
+    """Poll until `condition()` is true; its value. Fails the test with `what`.
+
+    seconds: that are enough on a machine with nothing else to do
+    """
+    seconds *= PATIENCE
     deadline = time.monotonic() + seconds
     while True:
         value = condition()
