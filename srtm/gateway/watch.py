@@ -103,9 +103,9 @@ class NsqdWatch:
         async with asyncio.timeout(TIMEOUT_SECONDS):
             while not self.pool.connected:
                 await asyncio.sleep(0.001)
-                with contextlib.suppress(OSError, UnavailableError):
+                with contextlib.suppress(OSError):
                     self.pool.connect()
-                    await self._learn()
+                await self._try_to_learn()
 
     def _learn_soon(self) -> None:
         """nsqd has answered on a connection, and it may be another process than before."""

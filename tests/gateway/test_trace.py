@@ -4,7 +4,6 @@ import asyncio
 import json
 import resource
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +15,11 @@ from srtm.client import Publisher
 from srtm.load import LoadSettings, run_load
 from srtm.nsq.commands import identify, message, mpub, pub
 from srtm.traces.names import UNFINISHED
-from tests.support.servers import GatewayProcess, Servers, free_port, http
-from tests.support.servers import wait_for as wait_for_soon
+from tests.support.servers import GatewayProcess, Servers, free_port, http, wait_for
 from tests.support.traces import messages_by, rows_of, writer_process
 from tests.support.v2 import V2
 
 SOON = "--trace-file-age=100ms"
-
-
-def wait_for(condition: Callable[[], Any], what: str) -> Any:
-    """The process that writes comes after all others where the machine is busy."""
-    return wait_for_soon(condition, what, 90)
 
 
 def written(gateway: GatewayProcess, messages: int) -> None:
