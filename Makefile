@@ -20,12 +20,16 @@ MAKEFLAGS += --jobs=2
 # Compiled modules are kept, whatever the shell says: a run of the tests starts hundreds of Pythons.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test setup docs lint lock clean
+.PHONY: demo test pytest setup docs lint style types lock clean
 
 demo: setup
 	@$(BIN)/srtm demo
 
-test: setup lint
+test: setup style
+	@$(MAKE) --no-print-directory types pytest
+
+# Types take a minute of one core, and have an empty cache in a new clone: tests begin beside them.
+pytest:
 	@$(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder $(PART:%=tests/%)
 
 # What the pages say of the code's tables.
@@ -34,9 +38,13 @@ docs: setup
 	@$(BIN)/python -m tests.docs.interface
 	@$(BIN)/python -m benchmarks keep
 
-lint: $(STAMPS)/python
+lint: style types
+
+style: $(STAMPS)/python
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+
+types: $(STAMPS)/python
 	@$(BIN)/mypy
 
 setup: $(STAMPS)/python $(STAMPS)/compiled $(STAMPS)/program $(STAMPS)/nsq $(STAMPS)/kafka.fetched $(STAMPS)/spark.fetched

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from srtm.cli.group import LazyGroup
+from srtm.correlation.import_command import import_command
 from srtm.correlation.need_commands import envelope, statistics, what_if
 from srtm.correlation.options import GroupOptions, group_options
 from srtm.correlation.propose import propose
@@ -24,6 +25,7 @@ def correlate() -> None:
     """Find which publishers burst together, by Spark, from the traces that gateways write.
 
     \b
+      srtm correlate import FILE --time COLUMN --publisher COLUMN --trace DIR
       srtm correlate run --trace DIR --out DIR
       srtm correlate stream --trace DIR --out DIR
       srtm correlate show DIR
@@ -68,7 +70,7 @@ def run_command(trace: Path, asked: GroupOptions, skip_damaged: bool, as_json: b
     print_result(result, as_json)
 
 
-for command in (stream, report, propose, envelope, statistics, what_if):
+for command in (import_command, stream, report, propose, envelope, statistics, what_if):
     correlate.add_command(command)
 
 

@@ -1,0 +1,1 @@
+"""Other people's arrivals, made a trace."""
